@@ -184,24 +184,23 @@ def _bars(state: State, events: Sequence[EventDigest], *, first: bool) -> Iterat
 
 # The lake's answers
 def found_page(
-    events: Iterable[list[EventDigest]], wanted: EventFilter, limit: int
+    events: Iterable[EventDigest], wanted: EventFilter, limit: int
 ) -> tuple[list[EventDigest], int | None]:
     """Return the events of a page, the newest first, and the begin of the next page.
 
     Args:
-        events: stretches of events from the newest to the oldest, each in order.
+        events: the newest first; no more are taken than are needed.
         wanted: the filter.
         limit: most events of a page.
     """
     page: list[EventDigest] = []
     last: int | None = None
-    for stretch in events:
-        for event in reversed(stretch):
-            if len(page) == limit:
-                return page, last
-            last = event.n
-            if wanted.holds(event):
-                page.append(event)
+    for event in events:
+        if len(page) == limit:
+            break
+        last = event.n
+        if wanted.holds(event):
+            page.append(event)
     return page, last
 
 
@@ -217,12 +216,9 @@ def routes(lake: Lake) -> APIRouter:
         end = min(state.n + 1, state.n + 1 if before is None else before)
         wanted = EventFilter(kind=kind, search=search)
         step = STEP if kind or search else limit
-        begins = range(end, max(oldest, end - SCANNED), -step)
-        stretches = (
-            shelf.between(log, state.table.table_id, max(oldest, high - step), high)
-            for high in begins
-        )
-        page, last = found_page(stretches, wanted, limit)
+        low = max(oldest, end - SCANNED)
+        events = shelf.backwards(log, state.table.table_id, end, low, step)
+        page, last = found_page(events, wanted, limit)
         more = last if last is not None and last > oldest else None
         return timeline_of(state, page, oldest=oldest, before=more, first=before is None)
 

@@ -6,8 +6,6 @@
 4. A shelf is shared by threads, and keeps the last used ``KEPT`` events of all tables.
 """
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from typing import NamedTuple
@@ -25,6 +23,7 @@ from airflow_provider_segtable.core.log.events import (
 from airflow_provider_segtable.core.log.families.change_events import RowsChanged
 from airflow_provider_segtable.core.log.families.cleaning_events import Cleaned
 from airflow_provider_segtable.core.time import Instant, Interval
+from airflow_provider_segtable.page.recent import Recent
 from airflow_provider_segtable.table.log.event_log import EventLog
 
 KEPT = 20_000
@@ -96,9 +95,7 @@ class EventShelf:
 
     def __init__(self, kept: int = KEPT) -> None:
         """Keep at most so many events."""
-        self._kept = kept
-        self._digests: OrderedDict[tuple[str, int], EventDigest] = OrderedDict()
-        self._lock = threading.Lock()
+        self._digests: Recent[tuple[str, int], EventDigest] = Recent(kept)
 
     def between(self, log: EventLog, table_id: str, low: int, high: int) -> list[EventDigest]:
         """Return the events from ``low`` to before ``high``, in order; expired ones are left out.
@@ -107,22 +104,22 @@ class EventShelf:
             CorruptTable: an event is damaged.
             StorageError: the store failed.
         """
-        with self._lock:
-            known = {
-                n: found
-                for n in range(low, high)
-                if (found := self._digests.get((table_id, n))) is not None
-            }
+        kept = {n: self._digests.get((table_id, n)) for n in range(low, high)}
+        known = {n: found for n, found in kept.items() if found is not None}
         for first, after in _stretches([n for n in range(low, high) if n not in known]):
             for event in takewhile(_before(after), log.events(first)):
-                known[event.n] = digest_of(event)
-        with self._lock:
-            for n, found in known.items():
-                self._digests[table_id, n] = found
-                self._digests.move_to_end((table_id, n))
-            while len(self._digests) > self._kept:
-                self._digests.popitem(last=False)
+                known[event.n] = self._digests.keep((table_id, event.n), digest_of(event))
         return [known[n] for n in sorted(known)]
+
+    def backwards(
+        self, log: EventLog, table_id: str, high: int, low: int, step: int
+    ) -> Iterator[EventDigest]:
+        """Yield the events before ``high`` down to ``low``; ``step`` are read at once.
+
+        Errors as ``between``.
+        """
+        for end in range(high, low, -step):
+            yield from reversed(self.between(log, table_id, max(low, end - step), end))
 
 
 def _before(n: int) -> Callable[[Event], bool]:

@@ -12,27 +12,33 @@
 5. Deleted rows are estimated from the log. At ``chunks`` the estimate is an upper bound.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Literal, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Literal, TypeAlias
 
+from fastapi import APIRouter
 from pydantic import Field
 
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import NO_BUCKET
-from airflow_provider_segtable.core.time import Instant, Interval, iso
+from airflow_provider_segtable.core.time import ALL_TIME, Instant, Interval, iso, parse_instant
 from airflow_provider_segtable.core.timeline import GroupState
-from airflow_provider_segtable.page.answer import Shown
-from airflow_provider_segtable.page.map_chunks import Sum, sums_of
-from airflow_provider_segtable.page.map_columns import columns_of
-from airflow_provider_segtable.page.map_overview import Overview
-from airflow_provider_segtable.page.map_segments import Drawn, drawn_of
+from airflow_provider_segtable.library.segment_map.chunks import Sum
+from airflow_provider_segtable.library.segment_map.drawing import LIMIT, LanePlace, map_cells
+from airflow_provider_segtable.library.segment_map.overview import Overview
+from airflow_provider_segtable.library.segment_map.segments import Drawn
+from airflow_provider_segtable.page.answer import Answer, Limit, Shown
+from airflow_provider_segtable.page.event_shelf import EventDigest, EventShelf
+from airflow_provider_segtable.page.lake import Lake, Seen
+from airflow_provider_segtable.page.recent import Recent
 from airflow_provider_segtable.planning.planner_context import Deleted, deleted_in
 from airflow_provider_segtable.planning.properties import Policy
 
 MapState: TypeAlias = Literal["visible", "hidden", "standby"]
 
-LIMIT = 2000
-"""Most cells of a map, unless a reader asks for another number."""
+MOST_CELLS = 5000
+
+Numbers: TypeAlias = Mapping[LanePlace, int]
+"""The indexes of lanes."""
 
 
 class Span(Shown):
@@ -125,25 +131,28 @@ def segment_map(
         limit: most cells.
         overview: that of the version, if it was made before.
     """
-    known = overview or Overview.of(state)
-    lines, columns = known.within(window)
-    total = int(lines["present"].sum())
-    apart = total <= limit or columns[0] == columns[-1]
-    lanes, cells = (
-        _segments(state, window, limit) if apart else _chunks(sums_of(known, lines, columns, limit))
-    )
-    whole = state.timeline.span
+    found = map_cells(state, window, limit=limit, overview=overview)
+    numbers = {place: at for at, place in enumerate(found.lanes)}
+    policy = Policy.read(state.table.properties)
+    if found.sums is None:
+        deleted = deleted_in(state, window)
+        cells = [segment_cell(each, numbers, policy, deleted) for each in found.drawn]
+    else:
+        cells = [_chunks_cell(each, numbers) for each in found.sums]
     return SegmentMap(
-        level="segments" if apart else "chunks",
-        range=_span(window or whole),
-        whole=_span(whole),
+        level="segments" if found.sums is None else "chunks",
+        range=_span(found.window),
+        whole=_span(found.whole),
         granularity=state.table.granularity.value,
         buckets=state.table.kind.buckets,
-        lanes=lanes,
+        lanes=[
+            Lane(index=at, bucket=bucket, level=level, generation=generation)
+            for at, (bucket, level, generation) in enumerate(found.lanes)
+        ],
         versions=versions_of(state, newest or state),
         cells=cells,
-        total=total,
-        small_below=int(Policy.read(state.table.properties).small_size),
+        total=found.total,
+        small_below=int(policy.small_size),
         newest=max((each.created for each in cells if each.created), default=None),
     )
 
@@ -151,30 +160,6 @@ def segment_map(
 def versions_of(state: State, newest: State) -> Versions:
     """Return the versions that a map can show, and the shown one."""
     return Versions(first=newest.retained_from, last=newest.n, shown=state.n, at=iso(state.time))
-
-
-_Place: TypeAlias = tuple[int | None, int, int]
-
-
-class _Lanes:
-    """The lanes of a map, by bucket, level and generation."""
-
-    def __init__(self, places: Iterable[_Place]) -> None:
-        self._places: Sequence[_Place] = sorted(
-            set(places), key=lambda place: (-1 if place[0] is None else place[0], *place[1:])
-        )
-        self._numbers = {place: at for at, place in enumerate(self._places)}
-
-    def number(self, *place: int | None) -> int:
-        """Return the index of a lane."""
-        return self._numbers[place]  # type: ignore[index]  # of three numbers
-
-    def listed(self) -> list[Lane]:
-        """Return the lanes from the bottom to the top."""
-        return [
-            Lane(index=at, bucket=bucket, level=level, generation=generation)
-            for at, (bucket, level, generation) in enumerate(self._places)
-        ]
 
 
 _STATES: dict[GroupState, MapState] = {
@@ -192,22 +177,9 @@ def _time(at: Instant | None) -> str | None:
     return None if at is None else iso(at)
 
 
-def _chunks(sums: Sequence[Sum]) -> tuple[list[Lane], list[Cell]]:
-    lanes = _Lanes((each.bucket, each.level, 0) for each in sums)
-    return lanes.listed(), [_chunks_cell(each, lanes) for each in sums]
-
-
-def _segments(state: State, window: Interval | None, limit: int) -> tuple[list[Lane], list[Cell]]:
-    columns = [*columns_of(state.timeline, window)]
-    drawn = drawn_of(columns, state, limit) if columns else []
-    lanes = _Lanes((each.bucket, each.level, each.generation) for each in drawn)
-    policy, deleted = Policy.read(state.table.properties), deleted_in(state, window)
-    return lanes.listed(), [_segment_cell(each, lanes, policy, deleted) for each in drawn]
-
-
-def _chunks_cell(found: Sum, lanes: _Lanes) -> Cell:
+def _chunks_cell(found: Sum, lanes: Numbers) -> Cell:
     size = max(1, found.bytes)
-    lane = lanes.number(found.bucket, found.level, 0)
+    lane = lanes[found.bucket, found.level, 0]
     return Cell(
         id=f"{lane}.{found.state}.{found.start}",
         kind="chunks",
@@ -237,7 +209,8 @@ def _chunks_cell(found: Sum, lanes: _Lanes) -> Cell:
     )
 
 
-def _segment_cell(drawn: Drawn, lanes: _Lanes, policy: Policy, deleted: Deleted) -> Cell:
+def segment_cell(drawn: Drawn, lanes: Numbers, policy: Policy, deleted: Deleted) -> Cell:
+    """Return the cell of segments at their place."""
     some = drawn.segments
     first, size = some[0], sum(segment.size for segment in some)
     files = [segment for segment in some if segment.path]
@@ -251,7 +224,7 @@ def _segment_cell(drawn: Drawn, lanes: _Lanes, policy: Policy, deleted: Deleted)
         end=iso(drawn.interval.end),
         left=round(drawn.left, 6),
         right=round(drawn.right, 6),
-        lane=lanes.number(drawn.bucket, drawn.level, drawn.generation),
+        lane=lanes[drawn.bucket, drawn.level, drawn.generation],
         version=first.id.version,
         bucket=drawn.bucket,
         state=_STATES[drawn.state],
@@ -276,6 +249,7 @@ def _segment_cell(drawn: Drawn, lanes: _Lanes, policy: Policy, deleted: Deleted)
     )
 
 
+# Changes of a range, for the slider
 class ChunkChange(Shown):
     """An event that changed segments of a range."""
 
@@ -296,40 +270,113 @@ class ChunkChanges(Shown):
     limit: int
 
 
-class ColumnRange(Shown):
-    """The statistics of a column in a row group; values as text, None if unknown."""
+def changes_of(
+    state: State, events: Iterable[EventDigest], window: Interval, oldest: int, limit: int
+) -> tuple[list[ChunkChange], int]:
+    """Return the newest events that changed segments of a window, and the oldest looked at.
 
-    column: str
-    least: str | None
-    greatest: str | None
-    nulls: int | None
-    bytes: int
+    Args:
+        state: the newest version.
+        events: the events, newest first; no more are taken than are needed.
+        window: the event times.
+        oldest: returned if there is no event.
+        limit: most events.
+    """
+    changes: list[ChunkChange] = []
+    looked = oldest
+    for event in events:
+        if len(changes) == limit or not state.keeps(event.n):
+            break
+        looked = event.n
+        if event.touches_any(window):
+            changes.append(
+                ChunkChange(
+                    n=event.n,
+                    at=iso(event.time),
+                    kind=event.kind,
+                    sentence=event.sentence,
+                    author=event.author,
+                )
+            )
+    return changes, looked
 
 
-class RowGroup(Shown):
-    """One row group of a segment's file."""
-
-    number: int
-    rows: int
-    bytes: int
-    columns: list[ColumnRange]
+# The lake's answers
+SCANNED = 2000
+"""Most events that are looked at for the changes of a range."""
+STEP = 250
 
 
-class SegmentInFull(Shown):
-    """A segment, its row groups, and its place among the others."""
+def window_of(start: str, end: str) -> Interval | None:
+    """Return the window of a request; None without both ends.
 
-    cell: Cell
-    path: str = Field(description="below the table's folder; empty for a tombstone")
-    events: int = Field(description="ingested rows that it stands for")
-    time_min: str
-    time_max: str
-    version_name: str
-    group: str = Field(description="roots, minor version and size of its atomic update group")
-    origin: str | None = Field(description="the id in its file, if it was carried over")
-    adopted: bool
-    why: str = Field(description="why it is visible, hidden or on standby, one sentence")
-    replaced_by: list[str] = Field(description="ids of the visible segments above it, at most 100")
-    replaces: list[str] = Field(description="ids of present segments below it, at most 100")
-    plan: str | None = Field(description="the plan that wrote it, if the log still has it")
-    row_groups: list[RowGroup]
-    trouble: str = Field(description="why its row groups are not known; empty if they are")
+    Raises:
+        InvalidInput: an end is not a time, or the window is empty.
+    """
+    if not start and not end:
+        return None
+    low = parse_instant(start) if start else ALL_TIME.start
+    return Interval(low, parse_instant(end) if end else ALL_TIME.end)
+
+
+def routes(lake: Lake) -> APIRouter:
+    """Return the routes of the segment map."""
+    router, shelf = APIRouter(), EventShelf()
+    overviews: Recent[tuple[str, int], Overview] = Recent(4)
+    replayed: Recent[tuple[object, ...], SegmentMap] = Recent(32)
+
+    def newest_map(seen: Seen, window: Interval | None, limit: int) -> SegmentMap:
+        state = seen.state
+        key = (state.table.table_id, state.n)
+        overview = overviews.of(key, lambda: Overview.of(state))
+        return segment_map(state, window, limit=limit, overview=overview)
+
+    def map_seen(
+        seen: Seen, *, version: int | None, start: str, end: str, limit: int
+    ) -> SegmentMap:
+        window, newest = window_of(start, end), seen.state
+        if version is None or version == newest.n:
+            return newest_map(seen, window, limit)
+        key = (newest.table.table_id, version, window, limit)
+        found = replayed.of(
+            key, lambda: segment_map(seen.version(version), window, newest=newest, limit=limit)
+        )
+        versions = found.versions.model_copy(
+            update={"first": newest.retained_from, "last": newest.n}
+        )
+        return found.model_copy(update={"versions": versions})
+
+    def changes_seen(
+        seen: Seen, *, start: str, end: str, before: int | None, limit: int
+    ) -> ChunkChanges:
+        state, log = seen.state, seen.ports.log
+        oldest = max(log.first(), state.retained_from)
+        high = state.n + 1 if before is None else min(before, state.n + 1)
+        events = shelf.backwards(log, state.table.table_id, high, max(oldest, high - SCANNED), STEP)
+        window = window_of(start, end) or ALL_TIME
+        changes, looked = changes_of(state, events, window, oldest, limit)
+        return ChunkChanges(
+            changes=changes, scanned_from=looked, first=oldest, last=state.n, limit=limit
+        )
+
+    @router.get("/api/map")
+    async def map_(
+        table: str,
+        version: int | None = None,
+        start: str = "",
+        end: str = "",
+        limit: Annotated[int, Field(ge=1, le=MOST_CELLS)] = LIMIT,
+    ) -> Answer[SegmentMap]:
+        return await lake.answer(
+            table, map_seen, version=version, start=start, end=end, limit=limit
+        )
+
+    @router.get("/api/map/changes")
+    async def changes(
+        table: str, start: str = "", end: str = "", before: int | None = None, limit: Limit = 200
+    ) -> Answer[ChunkChanges]:
+        return await lake.answer(
+            table, changes_seen, start=start, end=end, before=before, limit=limit
+        )
+
+    return router

@@ -3,7 +3,7 @@
 1. It has a line for each chunk of each version and bucket: place, state, level, and the sums of its
    summary. Making it takes time by the number of chunks, and decodes no segment. A map of it takes
    time by the number of cells, in a table of a million segments, too.
-2. Neighbouring lines whose chunks overlap in time are a *column* (``map_columns``); no map divides
+2. Neighbouring lines whose chunks overlap in time are a *column* (``columns``); no map divides
    one.
 3. Sums are about a chunk's visible groups; ``hidden`` counts its other segments. Of a chunk that
    other chunks hide, these are the groups that would be visible without them.
@@ -24,7 +24,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import NO_BUCKET
 from airflow_provider_segtable.core.time import Interval, united
 from airflow_provider_segtable.core.timeline import GroupState
-from airflow_provider_segtable.page.map_columns import Placed, columns_of
+from airflow_provider_segtable.library.segment_map.columns import Placed, columns_of
 from airflow_provider_segtable.planning.properties import Policy
 
 STATES = (GroupState.VISIBLE, GroupState.OVERSHADOWED, GroupState.STANDBY)

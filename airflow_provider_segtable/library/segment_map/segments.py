@@ -20,7 +20,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import GroupKey, Segment, beside_base
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.core.timeline import Group, GroupState
-from airflow_provider_segtable.page.map_columns import Column, Placed
+from airflow_provider_segtable.library.segment_map.columns import Column, Placed
 
 LEAST = 0.002
 """Least share of a strip in the width of its time chunk."""
@@ -40,13 +40,23 @@ class Drawn(NamedTuple):
     in_base: bool
 
 
-def drawn_of(columns: Sequence[Column], state: State, limit: int) -> list[Drawn]:
-    """Return the segments of columns, by time, level, generation and root."""
+def drawn_of(columns: Sequence[Column], state: State, limit: int | None = None) -> list[Drawn]:
+    """Return the segments of columns, by time, level, generation and root; each alone by default.
+
+    Args:
+        columns: the columns, at least one.
+        state: the version.
+        limit: most cells.
+    """
     chunks = [_Chunk(placed, state) for column in columns for placed in column]
     together = 1
     while True:
         found = [each for chunk in chunks for each in chunk.drawn(together)]
-        if len(found) <= limit or together >= max(chunk.widest for chunk in chunks):
+        if (
+            limit is None
+            or len(found) <= limit
+            or together >= max(chunk.widest for chunk in chunks)
+        ):
             return found
         together *= 2
 

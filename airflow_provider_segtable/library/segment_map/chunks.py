@@ -15,7 +15,13 @@ import numpy.typing as npt
 from airflow_provider_segtable.core.segment import NO_BUCKET
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.core.timeline import GroupState
-from airflow_provider_segtable.page.map_overview import MIXED, NEVER, STATES, Lines, Overview
+from airflow_provider_segtable.library.segment_map.overview import (
+    MIXED,
+    NEVER,
+    STATES,
+    Lines,
+    Overview,
+)
 
 MOST_LANES = 64
 
