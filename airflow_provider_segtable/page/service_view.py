@@ -1,68 +1,32 @@
-"""Services of a table: indexes, a condition explained, log store, publications, locks.
+"""Services of a table: log store and its readers, publications, locks.
 
-1. An index *lacks* the intervals whose files it has no entries of. Its lag over time is that of its
-   events: the page shows when it was behind, and by how much.
-2. A condition is explained by the library's own read plan, once without indexes, with each, and
-   with all. The map of chunks has the files that are opened and left out, and the step that did it.
-3. The log store is shown as the log knows it; a service that answers adds its own numbers.
-4. Locks are the coordinator's view: hints. The log decides what is committed.
+1. The log store is shown as the log knows it; a service that answers adds its own numbers.
+2. Locks are the coordinator's view: hints. The log decides what is committed.
+3. A service, a target or a coordinator that does not answer is part of the answer, not an error.
 """
 
+from collections.abc import Mapping
+
+from fastapi import APIRouter
 from pydantic import Field
 
-from airflow_provider_segtable.page.answer import Shown
+from airflow_provider_segtable.core.consumer import Consumer
+from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.errors import CoordinatorUnavailable
+from airflow_provider_segtable.core.facts import Facts
+from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
+from airflow_provider_segtable.library.log_stores import log_buckets
+from airflow_provider_segtable.page.answer import MOST_LISTED, Answer, Shown
+from airflow_provider_segtable.page.held_locks import HeldLocks, LockReader
+from airflow_provider_segtable.page.lake import Lake, Seen
+from airflow_provider_segtable.planning.properties import PublishSettings
+from airflow_provider_segtable.table.kept_versions import unread_since
+from airflow_provider_segtable.table.log.event_log import EventLog
+from airflow_provider_segtable.table.publishing.publisher import PublishedStatus, status_of_formats
 
-
-class Gap(Shown):
-    """An interval that an index lacks."""
-
-    interval: str
-    event: int = Field(description="the event whose files it lacks")
-    since: str = Field(description="time of that event, ISO-8601 UTC")
-
-
-class LagPoint(Shown):
-    """The lag of an index at a version."""
-
-    at: str
-    version: int
-    lag_seconds: float
-    gaps: int = Field(description="number of lacked commits")
-
-
-class IndexLine(Shown):
-    """An index with its progress."""
-
-    name: str
-    id: str
-    kind: str
-    columns: list[str]
-    settings: dict[str, str]
-    status: str
-    sentence: str
-    current: bool = Field(description="whether reads use it for all files")
-    lag_commits: int
-    lag_seconds: float
-    lacking: list[Gap] = Field(description="at most 1000")
-    lacking_total: int
-    waiting_feeds: int
-    plan: str | None
-    plan_status: str | None
-    plan_age_seconds: float | None
-    files: int | None = Field(description="files that reads see; None: not known")
-    indexed: int | None = Field(description="of these, files with entries")
-    entries: int | None
-    own_files: int | None
-    own_bytes: int | None
-    history: list[LagPoint]
-    trouble: str
-
-
-class Indexes(Shown):
-    """The indexes of a table."""
-
-    indexes: list[IndexLine]
-    planner_builds: bool = Field(description="whether the planner builds what is lacking")
+PLACES = 100
 
 
 class BucketLine(Shown):
@@ -154,68 +118,203 @@ class Locks(Shown):
     trouble: str
 
 
-class Step(Shown):
-    """A step that leaves files or row groups out."""
+# The log store
+def log_store_of(state: State, served: Mapping[int, Facts], trouble: str) -> list[BucketLine]:
+    """Return the buckets of the log store.
 
-    by: str
-    index: str
-    files_before: int
-    files_after: int
-    row_groups_before: int | None
-    row_groups_after: int | None
-    bytes_before: int
-    bytes_after: int
-
-
-class ExplainedFile(Shown):
-    """A file of the table in a read."""
-
-    path: str
-    bytes: int
-    rows: int
-    opened: bool
-    left_out_by: str = Field(description="the step that left it out; empty if it is opened")
-    index: str
-    row_groups: int
-    row_groups_read: int | None
-    bytes_read: int
-
-
-class ExplainedChunk(Shown):
-    """A time chunk in a read."""
-
-    interval: str
-    files: int
-    opened: int
-    bytes: int
-    bytes_read: int
-    left_out_by: dict[str, int] = Field(description="number of files by step")
+    Args:
+        state: the version.
+        served: the facts of each bucket (``LogBucket.facts``), if services were asked.
+        trouble: why none was asked.
+    """
+    lines = []
+    for bucket in sorted({*state.log_store, *served}):
+        known, facts = bucket_of(state, bucket), served.get(bucket, {})
+        lines.append(
+            BucketLine(
+                bucket=bucket,
+                epoch=known.epoch,
+                owner=known.owner or None,
+                committed=known.end,
+                end=facts.get("end"),
+                uncommitted=facts.get("uncommitted_records"),
+                lag_seconds=facts.get("uncommitted_s"),
+                address=facts.get("address") or "",
+                trouble=facts.get("trouble") or ("" if facts else trouble),
+                epochs=[(each.epoch, each.offset) for each in known.lineage.begins],
+            )
+        )
+    return lines
 
 
-class Savings(Shown):
-    """The read with some indexes."""
+def consumer_line(
+    name: str, consumer: Consumer, state: State, since: Instant | None, now: Instant
+) -> ConsumerLine:
+    """Return a reader with its lag; ``since`` is the time of its first unread event, if any."""
+    behind_s = 0.0 if since is None else max(0, now - since) / SECOND_US
+    records = None
+    if consumer.log:
+        records = sum(
+            end - start
+            for bucket, mark in consumer.log.items()
+            for known in (bucket_of(state, bucket),)
+            for start, end in (known.lineage.span(mark.position, known.committed),)
+        )
+    position = f"version {consumer.version}"
+    if consumer.log:
+        position = f"{counted(len(consumer.log), 'bucket')} of the log store"
+    behind = "up to date" if since is None else f"{behind_s:.0f} s behind"
+    return ConsumerLine(
+        name=name,
+        position=position,
+        version=consumer.version,
+        behind_events=0 if since is None else max(0, state.n - consumer.version),
+        behind_seconds=behind_s,
+        records_behind=records,
+        sentence=f"{name} has read {position}; {behind}",
+    )
 
-    indexes: list[str]
-    files_opened: int
-    row_groups_read: int | None
-    bytes_read: int
-    notes: list[str]
+
+# Publications
+def published_line(status: PublishedStatus, at: Instant | None) -> PublishedLine:
+    """Return a format; ``at`` is the time of the published event, if it is known."""
+    return PublishedLine(
+        format=status.format,
+        enabled=status.enabled,
+        event=status.event,
+        at=None if at is None else iso(at),
+        address=status.address,
+        lag_events=status.lag_events,
+        lag_seconds=status.lag_seconds,
+        sentence=_published_words(status),
+        refusal=status.refusal,
+        error=status.error,
+    )
 
 
-class Explained(Shown):
-    """A condition explained."""
+def _published_words(status: PublishedStatus) -> str:
+    if status.error:
+        return f"the target cannot be read: {status.error}"
+    if status.refusal:
+        return f"the newest version cannot be published: {status.refusal}"
+    if status.event is None:
+        return "nothing is published yet"
+    off = "" if status.enabled else "; it is switched off"
+    if status.lag_events is None:
+        return f"event {status.event} is published; how far that is behind is not known{off}"
+    if not status.lag_events:
+        return f"event {status.event} is published, and shows the newest rows{off}"
+    lag = counted(status.lag_events, "event")
+    return f"event {status.event} is published, {lag} behind{off}"
 
-    where: str
-    files: int
-    files_opened: int
-    bytes: int
-    bytes_read: int
-    steps: list[Step]
-    chunks: list[ExplainedChunk]
-    chunks_total: int
-    opened: list[ExplainedFile]
-    left_out: list[ExplainedFile]
-    opened_total: int
-    left_out_total: int
-    savings: list[Savings]
-    notes: list[str]
+
+# Locks
+def locks_of(found: HeldLocks) -> Locks:
+    """Return the locks and the queue."""
+    return Locks(
+        coordinator=found.coordinator,
+        held=[_lock_line(each) for each in found.held[:MOST_LISTED]],
+        waiting=[_lock_line(each) for each in found.waiting[:MOST_LISTED]],
+        unreadable=[f"{each['name']}: {each['why']}" for each in found.unreadable[:MOST_LISTED]],
+        trouble=found.trouble,
+    )
+
+
+def _lock_line(lock: Facts) -> LockLine:
+    places = [
+        f"{each['interval']} {mark}{', '.join(map(str, each['partitions'][:PLACES]))}"
+        for key, mark in (("segments", ""), ("new_segments", "new "))
+        for each in lock[key]
+    ]
+    wanted = [f"new ids of {chunk}" for chunk in lock["wants_new_in"]]
+    return LockLine(
+        group=lock["group"],
+        purpose=lock["purpose"],
+        holder=lock["holder"],
+        state=lock["state"],
+        mode=lock["mode"],
+        granularity=lock["granularity"],
+        priority=lock["priority"],
+        yields=lock["yields"],
+        since=lock["since"],
+        age_seconds=lock["age_s"],
+        intervals=lock["intervals"][:PLACES],
+        segments=sum(len(each["partitions"]) for each in lock["segments"]),
+        places=[*lock["intervals"], *places, *wanted][:PLACES],
+        revoked_by=lock["revoked_by"],
+        progress=lock["progress"],
+        waits_for=lock.get("waits_for", []),
+    )
+
+
+# The lake's answers
+def routes(lake: Lake) -> APIRouter:
+    """Return the routes of log store, publications and locks."""
+    router, locks = APIRouter(), LockReader()
+
+    @router.get("/api/log_store")
+    async def log_store(table: str) -> Answer[LogStore]:
+        return await lake.answer(table, log_store_seen)
+
+    @router.get("/api/published")
+    async def published(table: str) -> Answer[Publications]:
+        return await lake.answer(table, published_seen)
+
+    @router.get("/api/locks")
+    async def locks_(table: str) -> Answer[Locks]:
+        return await lake.answer(table, locks_seen)
+
+    def locks_seen(seen: Seen) -> Locks:
+        return locks_of(locks.read(seen))
+
+    return router
+
+
+def log_store_seen(seen: Seen) -> LogStore:
+    """Return the log store of a table, and the readers that keep positions."""
+    state, now = seen.state, seen.ports.clock.now()
+    has, served, trouble = bool(state.log_store), dict[int, Facts](), ""
+    if has:
+        try:
+            found = log_buckets(seen.ports, state)
+            served = {each.bucket: each.facts(now) for each in found}
+        except CoordinatorUnavailable as error:
+            trouble = seen.safe(f"its services are not known: {error}")
+    buckets = log_store_of(state, served, trouble)
+    waiting = [each.uncommitted for each in buckets if each.uncommitted is not None]
+    return LogStore(
+        has=has,
+        buckets=[each.model_copy(update={"trouble": seen.safe(each.trouble)}) for each in buckets],
+        consumers=[
+            consumer_line(name, each, state, _unread(seen, each), now)
+            for name, each in sorted(state.consumers.items())[:MOST_LISTED]
+        ],
+        uncommitted=sum(waiting) if waiting else None,
+        trouble=trouble,
+    )
+
+
+def _unread(seen: Seen, consumer: Consumer) -> Instant | None:
+    return unread_since(seen.ports.log, seen.state, consumer)
+
+
+def published_seen(seen: Seen) -> Publications:
+    """Return the publications of a table."""
+    state, ports = seen.state, seen.ports
+    enabled = PublishSettings.read(state.table.properties).formats
+    found = status_of_formats(ports, state, enabled).values()
+    return Publications(
+        formats=[
+            published_line(
+                each, None if each.event is None else _time_of(ports.log, each.event, state)
+            )
+            for each in found
+        ]
+    )
+
+
+def _time_of(log: EventLog, n: int, state: State) -> Instant | None:
+    if n == state.n:
+        return state.time
+    event = log.event(n)
+    return None if event is None else event.time
