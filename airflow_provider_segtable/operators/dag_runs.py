@@ -17,9 +17,9 @@ from typing import Any, Protocol
 
 from airflow.providers.common.compat.sdk import Context
 
+from airflow_provider_segtable.core.log.author import task_named
 from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
 from airflow_provider_segtable.operators.emission import Emission
-from airflow_provider_segtable.operators.rendered import task_of
 
 LIVE = ("queued", "running")
 GRACE_S = 120.0
@@ -106,10 +106,10 @@ def _triggered(emission: Emission, runs: DagRuns, run_id: str, again: int) -> Pl
 def _retrying(emission: Emission, runs: DagRuns, now: Instant) -> str:
     """Return why plans are left to the run that tried them last (rule 3); empty if they are not."""
     first = emission.launches[0]
-    dag_id, _, rest = task_of(first.author).partition("/")
-    run_id = rest.rpartition("/")[0]
-    if not first.attempts or not run_id or now - emission.changed_at > GRACE_S * SECOND_US:
+    task = task_named(first.author)
+    if not first.attempts or task is None or now - emission.changed_at > GRACE_S * SECOND_US:
         return ""
+    run_id, dag_id = task.run_id, task.dag_id
     if runs.state(dag_id, run_id) not in LIVE:
         return ""
     until = iso(emission.changed_at + int(GRACE_S * SECOND_US))

@@ -41,6 +41,7 @@ from airflow.providers.common.compat.sdk import AirflowException, BaseOperatorLi
 from airflow_provider_segtable.core.arguments import option, plan_id_of, seconds
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.log.author import task_of
 from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.log.state import State
@@ -52,7 +53,6 @@ from airflow_provider_segtable.operators.rendered import (
     author_of,
     refused_at_once,
     same_task,
-    task_of,
 )
 from airflow_provider_segtable.operators.spark_operator import Report, SegtableSparkOperator
 from airflow_provider_segtable.planning.engine import Engine, input_size, only_spark

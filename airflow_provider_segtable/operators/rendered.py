@@ -50,6 +50,7 @@ from airflow_provider_segtable.core.errors import (
     SegtableError,
 )
 from airflow_provider_segtable.core.indexes.index_state import INDEXES
+from airflow_provider_segtable.core.log.author import task_of
 from airflow_provider_segtable.core.log.events import Event, published
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time import moment
@@ -65,11 +66,6 @@ def author_of(context: Context) -> str:
     """Return ``host:pid dag/run/task`` of a running task."""
     here, ti = this_process(), context.get("ti")
     return f"{here} {ti.dag_id}/{ti.run_id}/{ti.task_id}" if ti else here
-
-
-def task_of(author: str) -> str:
-    """Return ``dag/run/task`` of an author, equal for all tries; empty if it is no task."""
-    return author.partition(" ")[2]
 
 
 def same_task(author: str, other: str) -> bool:

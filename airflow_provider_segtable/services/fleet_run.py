@@ -391,7 +391,7 @@ def look_for(
     properties = properties_of(fleet, name, state.table.properties)
     formats = PublishSettings.read(properties).formats
     published = [*status_of_formats(ports, state, formats).values()] if formats else []
-    measure = measured(state, objective, now, _publish_lag(published, now))
+    measure = measured(state, objective, now, publish_lag(published, now))
     look = _planned(ports, state, properties, objective, measure, dry_run=dry_run)
     misses = missed(objective, measure)
     found = look_of(name, look.state, look.policy, look.planned, measure, misses, now)
@@ -414,7 +414,7 @@ def _planned(
     return look_at(ports, state, policy, properties, explain=BRIEFLY, dry_run=dry_run)
 
 
-def _publish_lag(published: Iterable[PublishedStatus], now: Instant) -> float | None:
+def publish_lag(published: Iterable[PublishedStatus], now: Instant) -> float | None:
     """Return the longest lag of a format that is switched on, in microseconds."""
     lags = (
         0 if each.late_since is None else max(0, now - each.late_since)
