@@ -1,0 +1,17 @@
+// Who reads, and what they may do: asked once, known to every view.
+
+import { createContext } from "preact";
+import { useContext } from "preact/hooks";
+import type { ActionName, Session } from "./api.ts";
+
+export const SessionContext = createContext<Session | null>(null);
+
+export function useSession(): Session | null {
+  return useContext(SessionContext);
+}
+
+// What is not allowed is not shown. The server refuses it in any case.
+export function useAllowed(action: ActionName): boolean {
+  const session = useSession();
+  return session !== null && !session.read_only && session.actions.includes(action);
+}
