@@ -10,12 +10,19 @@ import { Empty, Failed } from "./parts/states.tsx";
 import { fleetHash, hashOf, type Route, TABLE_VIEWS, type TableViewName, tableHash, useRoute } from "./route.ts";
 import { SessionContext } from "./session.ts";
 import { FleetView } from "./views/fleet.tsx";
+import { IndexesView } from "./views/indexes.tsx";
+import { PlansView } from "./views/plans.tsx";
+import { RunsView } from "./views/runs.tsx";
+import { SegmentMapView } from "./views/segment_map.tsx";
+import { LocksView, LogStoreView, PublishedView } from "./views/services.tsx";
 import { TableOverview } from "./views/table.tsx";
+import { setInAirflow, TimelineView } from "./views/timeline.tsx";
 
 export function Shell() {
   const route = useRoute();
   const [help, setHelp] = useState(false);
   const asked = useAnswer<Session>("api/session");
+  setInAirflow(asked.data?.airflow ?? false);
   useShortcuts(route, () => setHelp(true));
   useTitle(route);
   const blocked = asked.failure !== null && [401, 403].includes(asked.failure.status) && asked.data === null;
@@ -50,16 +57,34 @@ function keyOf(route: Route): string {
 
 function View({ route }: { route: Route }) {
   if (route.page === "fleet") return <FleetView route={route} />;
+  if (route.page === "runs") return <RunsView route={route} table={null} />;
   if (route.page === "table") return <TableViews route={route} />;
   return (
-    <Empty action={<a class="button" href={fleetHash()}>Fleet</a>}>There is no view at {route.page === "missing" ? route.path : "this address"}.</Empty>
+    <Empty action={<a class="button" href={fleetHash()}>Fleet</a>}>There is no view at {route.path}.</Empty>
   );
 }
 
 function TableViews({ route }: { route: Extract<Route, { page: "table" }> }) {
+  const { table } = route;
   switch (route.view) {
-    default:
-      return <TableOverview table={route.table} />;
+    case "overview":
+      return <TableOverview table={table} />;
+    case "map":
+      return <SegmentMapView route={route} />;
+    case "timeline":
+      return <TimelineView route={route} />;
+    case "plans":
+      return <PlansView table={table} />;
+    case "indexes":
+      return <IndexesView route={route} />;
+    case "logstore":
+      return <LogStoreView table={table} />;
+    case "published":
+      return <PublishedView table={table} />;
+    case "locks":
+      return <LocksView table={table} />;
+    case "runs":
+      return <RunsView route={route} table={table} />;
   }
 }
 
