@@ -92,6 +92,9 @@ PortsOf = Callable[[str], AbstractContextManager[TableContext]]
 """Opens the ports of a table by its name; leaving ends what it opened."""
 Report = Callable[[str, int, int], None]
 """Called with the work in words, how much of it is done, and of how much."""
+Observe = Callable[[str, TableContext, "Looked"], None]
+"""Called with each table that is looked at, by name, while its state is there; in several threads.
+It only reads, and its errors are the table's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +197,7 @@ def run_fleet(
     memory: FleetMemory = NOTHING,
     dry_run: bool = False,
     report: Report = lambda *_: None,
+    observe: Observe = lambda *_: None,
 ) -> FleetRun:
     """Plan the tables of a fleet.
 
@@ -205,6 +209,7 @@ def run_fleet(
         memory: of the run before.
         dry_run: request nothing.
         report: called with the progress.
+        observe: called with what is looked at.
     """
     tables = {name: settings_of_look(fleet, name, now, __version__) for name in names}
     known = {name: memory.tables[name] for name in tables if name in memory.tables}
@@ -218,7 +223,9 @@ def run_fleet(
         looked = {name: why for name, why in reasons.items() if why}
         seen = {name: _Seen(name=name, known=each) for name, each in known.items()}
         for each in pool.map(
-            lambda one: _seen(fleet, one[0], one[1], ports_of, now, dry_run=dry_run),
+            lambda one: _seen(
+                fleet, one[0], one[1], ports_of, now, dry_run=dry_run, observe=observe
+            ),
             looked.items(),
         ):
             seen[each.name] = each
@@ -304,6 +311,7 @@ def _seen(
     now: Instant,
     *,
     dry_run: bool,
+    observe: Observe,
 ) -> _Seen:
     """Look at a table, and at those of its indexes; request none of its plans."""
     try:
@@ -311,6 +319,7 @@ def _seen(
             state, objective = ports.log.load(), objective_of(fleet, name)
             looked = look_for(fleet, name, ports, state, objective, now, dry_run=dry_run)
             look = looked.look
+            observe(name, ports, looked)
             runs = {name: carry_out(ports, look, ())}
             if look.state.indexes and frozen(fleet, name, now) is None:
                 for folder, run in plan_inner_tables(ports, dry_run=dry_run):

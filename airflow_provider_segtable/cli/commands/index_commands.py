@@ -19,7 +19,6 @@ from airflow_provider_segtable.cli.display.drawing import (
     drawn_savings,
     drawn_values,
 )
-from airflow_provider_segtable.cli.display.facts import index_facts
 from airflow_provider_segtable.cli.display.output import (
     Exit,
     in_shell,
@@ -43,6 +42,7 @@ from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.library.table_facts import index_facts
 from airflow_provider_segtable.planning.engine import Engine
 from airflow_provider_segtable.planning.properties import OFF, Policy
 

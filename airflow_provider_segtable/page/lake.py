@@ -1,0 +1,432 @@
+"""The lake: tables by name, what was seen of them, and answers about them.
+
+For a view module::
+
+    class MapData(Shown): ...                      # (1) models
+
+    def map_of(seen: Seen, *, limit: int) -> MapData: ...    # (2) from what was seen; no request
+
+    def routes(lake: Lake) -> APIRouter:           # (3) thin; coroutines only
+        router = APIRouter()
+
+        @router.get("/api/map")
+        async def segment_map(table: str, limit: int = 2000) -> Answer[MapData]:
+            return await lake.answer(table, map_of, limit=limit)
+
+        return router
+
+1. ``answer`` runs the function in the lake's threads, with the newest state. The function may use
+   ``seen.ports`` to read (events, locks, published metadata); it never writes.
+2. Equal questions (same table, function and arguments) share one run, and one answer for
+   ``fresh_s``. So arguments have to be hashable, and a function must not keep what it was given.
+3. At most one load of a table is under way at once. The newest state is kept, and asked for its
+   next event: one request. Every ``CHECKED_S`` it is compared with the log in full.
+4. An answer that takes longer than ``limit_s`` is the last known one, with its age and the reason;
+   ``Unanswered`` if there is none. The run goes on, and a later question finds its answer.
+5. Each source has its own threads: a store that hangs delays no table of another one.
+6. States are kept within ``state_bytes``, by their last use; the newest used one is always kept.
+   Answers are kept by number; views bound their size.
+7. A table is known by the last search, or is below the root. A name that leads out of it is no
+   table. If the lake has several sources, names begin with the source's own.
+"""
+
+import asyncio
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeVar
+
+from airflow_provider_segtable.core.errors import NotATable, StorageError
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
+from airflow_provider_segtable.page.answer import Answer, Unanswered
+from airflow_provider_segtable.page.fleet_watch import FleetWatch, Fleetwide
+from airflow_provider_segtable.page.sources import Source
+from airflow_provider_segtable.page.workers import Workers
+from airflow_provider_segtable.planning.fleet.fleet import Fleet
+from airflow_provider_segtable.ports.clock import Clock
+from airflow_provider_segtable.table.context import TableContext
+
+T = TypeVar("T")
+CHECKED_S = 30.0
+SEGMENT_BYTES = 300
+"""About what a segment takes in a packed state."""
+STATE_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds of the lake's work and memory; times in seconds.
+
+    ``first_s`` is for the list of tables: so long its first answer waits for tables to be seen.
+    """
+
+    limit_s: float = 10.0
+    first_s: float = 0.7
+    fresh_s: float = 1.0
+    threads: int = 8
+    most_waiting: int = 64
+    state_bytes: int = 96 * 1024 * 1024
+    answers: int = 512
+
+
+DEFAULT = Limits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A table as it was seen last.
+
+    Attributes:
+        name: in the lake.
+        own_name: in its source's fleet.
+        ports: for reading what is not in the state.
+        state: the newest.
+        at: when it was known to be the newest.
+        fleet: the settings of the file that the table belongs to.
+        safe: hides credentials in a text.
+    """
+
+    name: str
+    own_name: str
+    ports: TableContext
+    state: State
+    at: Instant
+    fleet: Fleet
+    safe: Callable[[str], str] = field(default=str, repr=False)
+
+    def version(self, n: int | None) -> State:
+        """Return the state after event ``n``; the newest for None. It is read from the log.
+
+        Raises:
+            VersionExpired, NotATable: as ``EventLog.version``.
+        """
+        return self.state if n in (None, self.state.n) else self.ports.log.at(int(n or 0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What is known of one source; ``prefix`` begins the names of its tables."""
+
+    prefix: str
+    source: Source
+    known: Fleetwide
+
+    def name_of(self, table: str) -> str:
+        """Return the name of a table in the lake."""
+        return f"{self.prefix}/{table}" if self.prefix else table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetSeen:
+    """What is known of all tables, as of now."""
+
+    parts: tuple[Part, ...]
+    now: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    """An answer, and when it was made by the monotonic clock."""
+
+    version: int | None
+    at: Instant
+    made_s: float
+    data: Any
+    late: str = ""
+
+
+@dataclass(slots=True)
+class _Table:
+    """A table's kept state, and the load that is under way."""
+
+    seen: Seen | None = None
+    asked_s: float = 0.0
+    checked_s: float = 0.0
+    loading: "Future[Seen] | None" = None
+
+    @property
+    def bytes(self) -> int:
+        return (
+            0 if self.seen is None else STATE_BYTES + SEGMENT_BYTES * len(self.seen.state.timeline)
+        )
+
+
+class Lake:
+    """The tables of one or several sources."""
+
+    def __init__(
+        self, sources: Mapping[str, Source], clock: Clock, limits: Limits = DEFAULT
+    ) -> None:
+        """Begin without looking at anything.
+
+        Args:
+            sources: by the name that tables' names begin with; empty for the only one.
+            clock: the wall clock, and the one for time limits.
+            limits: bounds.
+        """
+        self.sources = sources
+        self.clock = clock
+        self.limits = limits
+        self._workers = {
+            name: Workers(source.label, threads=limits.threads, most_waiting=limits.most_waiting)
+            for name, source in sources.items()
+        }
+        self._watches = {name: FleetWatch(source, clock) for name, source in sources.items()}
+        self._views = Workers("views", threads=2, most_waiting=limits.most_waiting)
+        self._mutex = threading.RLock()
+        self._tables: OrderedDict[str, _Table] = OrderedDict()
+        self._answers: OrderedDict[Hashable, _Kept] = OrderedDict()
+        self._running: dict[Hashable, Future[_Kept]] = {}
+
+    async def fleet(self, view: Callable[..., T], /, **arguments: Hashable) -> Answer[T]:
+        """Answer a question about all tables from what is known; begin to look at them anew.
+
+        Args:
+            view: called with ``FleetSeen`` and the arguments; it reads nothing.
+            arguments: of the view.
+
+        Raises:
+            Unanswered: too many questions wait.
+        """
+        passes = [each for watch in self._watches.values() if (each := watch.look()) is not None]
+        if passes and not all(part.known.at for part in self._parts()):
+            await asyncio.wait(map(_waited, passes), timeout=self.limits.first_s)
+        key = _key("", view, arguments)
+        kept, run = self._fresh(key, self.limits.fresh_s)
+        if kept is None:
+            made = partial(self._of_fleet, partial(view, **arguments))
+            run = run or self._begun(key, lambda: self._views.submit(made))
+            kept = await _within(run, self.limits.limit_s)
+        return self._shown(kept)
+
+    def _of_fleet(self, view: Callable[[FleetSeen], Any]) -> _Kept:
+        parts, now = self._parts(), self.clock.now()
+        return _Kept(
+            version=None,
+            at=min((part.known.at for part in parts if part.known.at), default=now),
+            made_s=self.clock.monotonic(),
+            data=view(FleetSeen(parts=parts, now=now)),
+            late="; ".join(part.known.late for part in parts if part.known.late),
+        )
+
+    def _parts(self) -> tuple[Part, ...]:
+        return tuple(
+            Part(prefix=prefix, source=source, known=self._watches[prefix].known())
+            for prefix, source in self.sources.items()
+        )
+
+    def now(self, data: T) -> Answer[T]:
+        """Return an answer that is of no table, and as new as can be."""
+        return Answer(version=None, as_of=iso(self.clock.now()), age_seconds=0.0, data=data)
+
+    def source_of(self, table: str) -> tuple[str, Source, str]:
+        """Return the source of a table by name, and the table's name there.
+
+        Raises:
+            NotATable: there is no such source, or the name leads out of its root.
+        """
+        for prefix, source in self.sources.items():
+            if prefix and not table.startswith(f"{prefix}/"):
+                continue
+            own = table.removeprefix(f"{prefix}/") if prefix else table
+            if _below_the_root(own, source.fleet):
+                return prefix, source, own
+        raise NotATable(f"there is no table {table!r} in this lake: look at the list of its tables")
+
+    async def answer(
+        self,
+        table: str,
+        view: Callable[..., T],
+        /,
+        *,
+        fresh_s: float | None = None,
+        **arguments: Hashable,
+    ) -> Answer[T]:
+        """Answer a question about a table.
+
+        Args:
+            table: its name in the lake.
+            view: called with ``Seen`` and the arguments.
+            fresh_s: for so long the last answer is given again; by default the lake's.
+            arguments: of the view.
+
+        Raises:
+            NotATable: there is no such table, or it was dropped.
+            Unanswered: the store does not answer, and nothing is known.
+            SegtableError: as the view.
+        """
+        key = _key(table, view, arguments)
+        prefix, source, own = self.source_of(table)
+        kept, run = self._fresh(key, self.limits.fresh_s if fresh_s is None else fresh_s)
+        if kept is not None:
+            return self._shown(kept)
+        try:
+            if run is None:
+                workers, made = self._workers[prefix], partial(view, **arguments)
+                loading = partial(self._loading, workers, source, table, own)
+                run = self._begun(key, lambda: self._viewed(workers, loading(), made))
+            return self._shown(await _within(run, self.limits.limit_s))
+        except (StorageError, OSError, Unanswered) as error:
+            return self._late(key, source, error)
+
+    def _fresh(self, key: Hashable, fresh_s: float) -> tuple[_Kept | None, "Future[_Kept] | None"]:
+        """Return the last answer if it is fresh, and the run for a newer one if there is one."""
+        with self._mutex:
+            kept = self._answers.get(key)
+            old = kept is None or self.clock.monotonic() - kept.made_s >= fresh_s
+            return (None if old else kept), self._running.get(key)
+
+    def _begun(self, key: Hashable, begin: Callable[[], "Future[_Kept]"]) -> "Future[_Kept]":
+        """Begin a run, unless another question has."""
+        with self._mutex:
+            if key in self._running:
+                return self._running[key]
+            run = self._running[key] = begin()
+        run.add_done_callback(lambda done: self._ended(key, done))
+        return run
+
+    def _viewed(
+        self, workers: Workers, loading: "Future[Seen]", view: Callable[[Seen], Any]
+    ) -> "Future[_Kept]":
+        """Call a view with a table, once it is loaded; no thread waits for that."""
+        outcome: Future[_Kept] = Future()
+
+        def view_it(loaded: "Future[Seen]") -> None:
+            try:
+                seen = loaded.result()
+                _follow(workers.submit(lambda: self._made(view, seen)), outcome)
+            except BaseException as error:  # noqa: BLE001 - those that wait get it
+                outcome.set_exception(error)
+
+        loading.add_done_callback(view_it)
+        return outcome
+
+    def _made(self, view: Callable[[Seen], Any], seen: Seen) -> _Kept:
+        data = view(seen)
+        return _Kept(version=seen.state.n, at=seen.at, made_s=self.clock.monotonic(), data=data)
+
+    def _ended(self, key: Hashable, done: "Future[_Kept]") -> None:
+        with self._mutex:
+            self._running.pop(key, None)
+            if done.exception() is None:
+                self._answers[key] = done.result()
+                self._answers.move_to_end(key)
+                while len(self._answers) > self.limits.answers:
+                    self._answers.popitem(last=False)
+
+    def _shown(self, kept: _Kept, late: str = "") -> Answer[Any]:
+        return Answer(
+            version=kept.version,
+            as_of=iso(kept.at),
+            age_seconds=max(0, self.clock.now() - kept.at) / SECOND_US,
+            late=late or kept.late,
+            data=kept.data,
+        )
+
+    def _late(self, key: Hashable, source: Source, error: Exception) -> Answer[Any]:
+        """Return the last known answer, with the reason."""
+        if isinstance(error, TimeoutError):
+            error = Unanswered(f"{source.label} has not answered within {self.limits.limit_s:g} s")
+        kept = self._answers.get(key)
+        if kept is None:
+            raise error
+        return self._shown(kept, source.safe(str(error)))
+
+    # Tables and their states
+    def _loading(self, workers: Workers, source: Source, table: str, own: str) -> "Future[Seen]":
+        """Return the load of a table that is under way, or begin one; done if it is fresh."""
+        with self._mutex:
+            known = self._tables.setdefault(table, _Table())
+            self._tables.move_to_end(table)
+            now_s = self.clock.monotonic()
+            if known.seen is not None and now_s - known.asked_s < self.limits.fresh_s:
+                done: Future[Seen] = Future()
+                done.set_result(known.seen)
+                return done
+            if known.loading is not None:
+                return known.loading
+            begun = workers.submit(lambda: self._load(known, source, table, own))
+            known.loading = begun
+            begun.add_done_callback(lambda done: self._loaded(known, done))
+            return begun
+
+    def _load(self, known: _Table, source: Source, table: str, own: str) -> Seen:
+        begun_s, at, seen = self.clock.monotonic(), self.clock.now(), known.seen
+        if seen is None:
+            ports = source.opening(own)
+            state = ports.log.load()
+            seen = Seen(
+                name=table,
+                own_name=own,
+                ports=ports,
+                state=state,
+                at=at,
+                fleet=source.fleet,
+                safe=source.safe,
+            )
+        elif begun_s - known.checked_s >= CHECKED_S or seen.ports.log.event(seen.state.n + 1):
+            seen = replace(seen, state=seen.ports.log.load(), at=at)
+        else:
+            known.seen, known.asked_s = replace(seen, at=at), begun_s
+            return known.seen
+        known.seen, known.asked_s, known.checked_s = seen, begun_s, begun_s
+        return seen
+
+    def _loaded(self, known: _Table, done: "Future[Seen]") -> None:
+        with self._mutex:
+            if isinstance(done.exception(), NotATable):
+                known.seen = None  # another table may be created in its place
+            known.loading = None
+            left = sum(each.bytes for each in self._tables.values())
+            for name in list(self._tables)[:-1]:
+                if left <= self.limits.state_bytes:
+                    return
+                if self._tables[name].loading is None:
+                    left -= self._tables.pop(name).bytes
+
+
+def _key(table: str, view: Callable[..., Any], arguments: Mapping[str, Hashable]) -> Hashable:
+    return table, view.__module__, view.__qualname__, *sorted(arguments.items())
+
+
+def _below_the_root(own: str, fleet: Fleet) -> bool:
+    """Return whether a name is of a table that the fleet may have."""
+    parts = own.split("/")
+    if ".." in parts or "\\" in own or "\0" in own or any(part[:1] == "_" for part in parts):
+        return False
+    absolute = "://" in own or own.startswith("/")
+    return (not absolute or own in fleet.tables) and fleet.holds(own)
+
+
+async def _within(run: "Future[T]", limit_s: float) -> T:
+    """Return the result of a run, which goes on after the limit.
+
+    Raises:
+        TimeoutError: the limit is over.
+    """
+    waited = _waited(run)
+    done, _ = await asyncio.wait({waited}, timeout=limit_s)
+    if not done:
+        raise TimeoutError
+    return waited.result()
+
+
+def _waited(run: "Future[T]") -> "asyncio.Future[T]":
+    """Return a run as this loop waits for it; nobody may be left to see its error."""
+    waited = asyncio.wrap_future(run)
+    waited.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return waited
+
+
+def _follow(work: "Future[T]", outcome: "Future[T]") -> None:
+    """Give the outcome of one future to another one."""
+
+    def settle(done: "Future[T]") -> None:
+        error = done.exception()
+        outcome.set_exception(error) if error else outcome.set_result(done.result())
+
+    work.add_done_callback(settle)
