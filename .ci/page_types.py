@@ -31,17 +31,21 @@ Schema = Mapping[str, Any]
 
 
 def models() -> Iterator[type[BaseModel]]:
-    """Yield the models of the page's modules; of a generic one its general form."""
+    """Yield the models of the page's modules; not the envelope, which has any data."""
     for found in pkgutil.walk_packages(page.__path__, f"{page.__name__}."):
         for _, each in inspect.getmembers(importlib.import_module(found.name), inspect.isclass):
-            own = each.__module__ == found.name
-            if own and issubclass(each, BaseModel) and "[" not in each.__name__:
+            if each.__module__ == found.name and issubclass(each, BaseModel) and _whole(each):
                 yield each
+
+
+def _whole(model: type[BaseModel]) -> bool:
+    """Return whether a model has fields, and is no form with a type to be named."""
+    return bool(model.model_fields) and not model.__pydantic_generic_metadata__["parameters"]
 
 
 def typescript() -> str:
     """Return the file."""
-    some = sorted({each for each in models() if each.model_fields}, key=lambda each: each.__name__)
+    some = sorted(set(models()), key=lambda each: (each.__name__, each.__module__))
     _, schema = models_json_schema([(each, "serialization") for each in some])
     known = schema.get("$defs", {})
     return "\n".join([HEAD, *(_interface(name, known[name]) for name in sorted(known, key=_name))])

@@ -8,13 +8,13 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import type { ActionName, ActionRequest, ActionsOutcome, Preview } from "./api.ts";
+import type { ActionRequest, ActionsOutcome, Preview } from "./api.ts";
 import { preview, Refused, run } from "./answers.ts";
 import { Dialog } from "./parts/dialog.tsx";
 import { Command, Outside } from "./parts/marks.tsx";
 import { Notice } from "./parts/states.tsx";
 import { tableHash } from "./route.ts";
-import { useAllowed } from "./session.ts";
+import { type ActionName, useAllowed } from "./session.ts";
 
 type Arguments = ActionRequest["arguments"];
 

@@ -3,12 +3,13 @@
 // 1. Addresses are relative to the page, so they are right below any sub-path.
 // 2. A view asks by `useAnswer`. While it asks again it keeps the last answer, so nothing flickers;
 //    with a failure it keeps it, too, and the failure is shown above it.
-// 3. One poll for the whole page asks which tables have a newer event. It rests while the page is
-//    hidden. An answer about a table is asked for again when its table has moved.
+// 3. One poll for the whole page asks which tables have a newer event, and looks at the table in
+//    sight. It rests while the page is hidden. An answer about a table is asked for again when its
+//    table has moved.
 // 4. Ages count from the server's clock: the reader's may be wrong.
 
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
-import type { ActionRequest, ActionsOutcome, FleetChanges, Preview } from "./api.ts";
+import type { ActionRequest, ActionsOutcome, Heads, Preview, Problem } from "./api.ts";
 
 export interface Answer<T> {
   version: number | null;
@@ -18,19 +19,13 @@ export interface Answer<T> {
   data: T;
 }
 
-export interface Failure {
-  error: string;
-  message: string;
-  way_out: string;
-}
-
 export const POLL_MS = 5000;
 const KEPT = 80;
 
 export class Refused extends Error {
   constructor(
     readonly status: number, // 0: no answer at all
-    readonly failure: Failure,
+    readonly failure: Problem,
   ) {
     super(failure.message);
   }
@@ -44,7 +39,7 @@ export function address(path: string, query: Query = {}): string {
   return text ? `${path}?${text}` : path;
 }
 
-const SILENT: Failure = {
+const SILENT: Problem = {
   error: "NoAnswer",
   message: "The server does not answer",
   way_out: "the page asks again by itself",
@@ -64,7 +59,7 @@ async function answered<T>(request: Promise<Response>): Promise<T> {
   throw new Refused(response.status, failureOf(response, body));
 }
 
-function failureOf(response: Response, body: unknown): Failure {
+function failureOf(response: Response, body: unknown): Problem {
   if (typeof body === "object" && body !== null) {
     const { error, message, way_out, detail } = body as Record<string, unknown>;
     if (typeof error === "string" && typeof message === "string")
@@ -214,14 +209,21 @@ function useRetry(failure: Refused | null, again: () => void): void {
 const heads = new Map<string, number>();
 type Follower = (moved: ReadonlySet<string>, begins: boolean) => void;
 const followers = new Set<Follower>();
-let since: string | null = null;
+let since = "";
+let inSight = "";
+const LOOKED_AT_MS = 15 * 60_000; // a commit may be noticed so long after it
+
+// The table in sight is looked at in each poll; the others are as the fleet's watch knows them.
+export function watch(table: string): void {
+  inSight = table;
+}
 
 export async function poll(): Promise<void> {
   if (document.hidden || followers.size === 0) return;
   try {
-    const answer = await ask<FleetChanges>(address("api/fleet/changes", { since }));
-    const begins = since === null; // what views show is as new as this
-    since = answer.as_of;
+    const answer = await ask<Heads>(address("api/fleet/changes", { since, table: inSight }));
+    const begins = since === ""; // what views show is as new as this
+    since = new Date(now() - LOOKED_AT_MS).toISOString();
     const moved = new Set<string>();
     for (const [table, head] of Object.entries(answer.data.heads)) {
       if (heads.get(table) !== head) moved.add(table);

@@ -2,6 +2,31 @@
 // them there. Times are ISO-8601 UTC texts, sizes bytes, durations seconds, shares 0 to 1. `null` is
 // "not known" or "does not apply", and is never drawn as zero.
 
+/** An action on a table. */
+export interface ActionRequest {
+  table: string;
+  action: string;
+  arguments: Record<string, string | number | boolean | string[] | null>;
+}
+
+/** What an action did: an event of the table's log, or a DAG run. */
+export interface ActionsOutcome {
+  sentence: string;
+  event: number | null;
+  dag_id: string | null;
+  run_id: string | null;
+  href: string | null;
+}
+
+/** An aim of the objective beside what readers meet; durations in seconds. */
+export interface Aim {
+  name: string;
+  found: number;
+  aim: number;
+  missed: boolean;
+  sentence: string;
+}
+
 /** A bucket of the log store. */
 export interface BucketLine {
   bucket: number;
@@ -90,6 +115,12 @@ export interface ChunkChanges {
   limit: number;
 }
 
+/** A change of a column, and the number of the schema that it led to. */
+export interface ColumnChange {
+  schema_number: number;
+  change: string;
+}
+
 /** The statistics of a column in a row group; values as text, None if unknown. */
 export interface ColumnRange {
   column: string;
@@ -97,6 +128,18 @@ export interface ColumnRange {
   greatest: string | null;
   nulls: number | null;
   bytes: number;
+}
+
+/** A column of any time. */
+export interface ColumnShown {
+  id: number;
+  name: string;
+  type: string;
+  nullable: boolean;
+  /** in rows that were written before it was added */
+  default: string | null;
+  dropped: boolean;
+  changes: ColumnChange[];
 }
 
 /** A reader that keeps its position. */
@@ -108,6 +151,40 @@ export interface ConsumerLine {
   behind_seconds: number | null;
   records_behind: number | null;
   sentence: string;
+}
+
+/** A reader of changes, whose position the log keeps. */
+export interface ConsumerShown {
+  name: string;
+  /** the last version that it has read */
+  version: number;
+  /** when it said so */
+  advanced: string;
+  /** time of the first change not read */
+  unread_since: string | null;
+  lag_seconds: number;
+  /** its position is no longer kept */
+  lost: boolean;
+}
+
+/** Sizes of the newest version. */
+export interface Counts {
+  chunks: number;
+  /** visible files */
+  segments: number;
+  rows: number;
+  /** rows in files that are deleted already; about */
+  deleted_rows: number;
+  /** ingested rows that the rows stand for */
+  events: number;
+  bytes: number;
+  hidden_segments: number;
+  tombstones: number;
+  small_segments: number;
+  small_below_bytes: number;
+  /** the chunk with most small files */
+  worst_interval: string | null;
+  worst_small_segments: number;
 }
 
 /** The difference between two outcomes. */
@@ -207,6 +284,29 @@ export interface ExplainedFile {
   bytes_read: number;
 }
 
+/** A problem, why it matters, and the way out. */
+export interface FindingShown {
+  code: string;
+  severity: Severity;
+  where: string;
+  what: string;
+  why: string;
+  do: string;
+}
+
+/** Tables, and sums over the whole lake. */
+export interface FleetLines {
+  /** tables that the search found */
+  total: number;
+  ill: number;
+  /** tables that miss their objective */
+  missed: number;
+  offset: number;
+  limit: number;
+  lines: Line[];
+  totals: Totals;
+}
+
 /** An interval that an index lacks. */
 export interface Gap {
   interval: string;
@@ -214,6 +314,35 @@ export interface Gap {
   event: number;
   /** time of that event, ISO-8601 UTC */
   since: string;
+}
+
+/** The size over time, ascending; at most 200 points. */
+export interface Growth {
+  points: GrowthShown[];
+}
+
+/** The size after a version. */
+export interface GrowthShown {
+  at: string;
+  version: number;
+  files: number;
+  bytes: number;
+  rows: number;
+  small: number;
+}
+
+/** The newest known version of each table; without those that were not looked at yet. */
+export interface Heads {
+  heads: Record<string, number>;
+}
+
+/** Findings, the worst first. */
+export interface HealthShown {
+  examined: "by the doctor" | "at a glance";
+  as_of: string | null;
+  /** why the doctor did not answer; empty if it did */
+  late: string;
+  findings: FindingShown[];
 }
 
 /** An index with its progress. */
@@ -263,6 +392,18 @@ export interface LagPoint {
   gaps: number;
 }
 
+/** Seconds by which readers of a table are behind; null: there is none, or it is not known. */
+export interface Lags {
+  /** age of the oldest commit that an index lacks */
+  index: number | null;
+  /** not known without asking its services */
+  log_store: number | null;
+  /** age of the oldest commit not published */
+  publication: number | null;
+  /** age of the oldest event not read */
+  consumer: number | null;
+}
+
 /** A row of the map; lanes are listed from the bottom to the top. */
 export interface Lane {
   index: number;
@@ -296,6 +437,47 @@ export interface Limit {
   bound: number | null;
   /** bytes, seconds, segments, share, plans; empty: a count */
   unit: string;
+}
+
+/** A table. */
+export interface Line {
+  table: string;
+  /** of the fleet file */
+  group: string | null;
+  /** why it could not be looked at */
+  error: string | null;
+  health: "ill" | "warning" | "unknown" | "ok";
+  /** the worst thing, in a sentence */
+  reason: string;
+  /** aims that it misses, the worst first */
+  misses: string[];
+  /** whether it has an objective */
+  objective: boolean;
+  version: number | null;
+  /** time of the newest event */
+  committed: string | null;
+  files: number;
+  bytes: number;
+  rows: number;
+  small_files: number;
+  /** for so long the oldest worthwhile plan has waited */
+  backlog_seconds: number;
+  /** worthwhile plans */
+  offers: number;
+  /** plans that are pending or running */
+  pending: number;
+  lags: Lags;
+  /** what begins next, or why nothing does */
+  next_plan: string;
+  last_run: LineRun | null;
+  spark: Spark;
+}
+
+/** The plan that changed last. */
+export interface LineRun {
+  kind: string;
+  at: string;
+  state: PlanStatus;
 }
 
 /** A lock, or a place in the queue for one. */
@@ -341,20 +523,10 @@ export interface LogStore {
   trouble: string;
 }
 
-/** The plans that one set of properties makes. */
-export interface Outcome {
-  chosen: PlanOffer[];
-  chosen_total: number;
-  left: LeftAlone[];
-  plans_by_kind: Record<string, number>;
-  /** inputs of all chosen plans */
-  segments: number;
-  bytes: number;
-  outputs: number;
-  /** expected, one after the other */
-  seconds: number;
-  small_files: number;
-  due: string | null;
+/** A value that another one wins over, and what gives it. */
+export interface Over {
+  value: string;
+  origin: string;
 }
 
 /** A part of a table: an interval, a bucket of it, or partitions of either. */
@@ -449,6 +621,24 @@ export interface PlanProgress {
   share: number | null;
 }
 
+export type PlanStatus = "requested" | "inflight" | "completed" | "aborted";
+
+/** The plans that one set of properties makes. */
+export interface PlanViewOutcome {
+  chosen: PlanOffer[];
+  chosen_total: number;
+  left: LeftAlone[];
+  plans_by_kind: Record<string, number>;
+  /** inputs of all chosen plans */
+  segments: number;
+  bytes: number;
+  outputs: number;
+  /** expected, one after the other */
+  seconds: number;
+  small_files: number;
+  due: string | null;
+}
+
 /** All work of a table at one version. */
 export interface Plans {
   pending: PlanProgress[];
@@ -466,6 +656,35 @@ export interface Plans {
   due: string | null;
   /** why progress is not known; empty if it is */
   trouble: string;
+}
+
+/** What an action would do. */
+export interface Preview {
+  sentence: string;
+  effects: string[];
+  /** the command line that does the same */
+  command: string;
+  /** the question to ask before */
+  confirm: string;
+}
+
+/** An error: its kind, a sentence, and the way out. */
+export interface Problem {
+  error: string;
+  message: string;
+  way_out: string;
+}
+
+/** A setting by which the table is served. */
+export interface Property {
+  name: string;
+  value: string;
+  /** default, the table with its event, or file, line and scope */
+  origin: string;
+  /** null: there is none */
+  default: string | null;
+  /** what it wins over, the strongest first */
+  over: Over[];
 }
 
 /** A property with its value before and after. */
@@ -492,6 +711,12 @@ export interface PublishedLine {
   sentence: string;
   refusal: string;
   error: string;
+}
+
+/** Who reads the table, as far as its log knows. */
+export interface Readers {
+  tags: Tag[];
+  consumers: ConsumerShown[];
 }
 
 /** A place whose treatment differs. */
@@ -637,10 +862,27 @@ export interface SegmentMap {
   newest: string | null;
 }
 
+/** Who looks, at what, and what is allowed at all. */
+export interface Session {
+  user: string;
+  authenticated: boolean;
+  read_only: boolean;
+  package_version: string;
+  /** name of the fleet; null without a fleet file */
+  fleet: string | null;
+  /** roots of the tables, without credentials */
+  places: string[];
+  /** names of actions that exist; each has its own right */
+  actions: string[];
+  airflow: boolean;
+}
+
+export type Severity = "info" | "warning" | "unchecked" | "critical";
+
 /** A simulation of other properties at one version. */
 export interface Simulation {
-  before: Outcome;
-  after: Outcome;
+  before: PlanViewOutcome;
+  after: PlanViewOutcome;
   difference: Difference;
 }
 
@@ -655,6 +897,12 @@ export interface Span {
   end: string;
 }
 
+/** The size of a table over its last versions, ascending; at most 24 numbers each. */
+export interface Spark {
+  files: number[];
+  bytes: number[];
+}
+
 /** A step that leaves files or row groups out. */
 export interface Step {
   by: string;
@@ -667,7 +915,43 @@ export interface Step {
   bytes_after: number;
 }
 
-/** The task that an author is; empty texts if it is none. */
+/** A table at its newest version. */
+export interface TableShown {
+  name: string;
+  /** the name that it was created with */
+  own_name: string;
+  table_id: string;
+  /** its URI, without credentials */
+  place: string;
+  group: string | null;
+  created: string;
+  /** time of the newest event */
+  committed: string;
+  /** the oldest version that is kept, tags aside */
+  retained_from: number;
+  kind: string;
+  kind_settings: Record<string, unknown>;
+  time_column: string;
+  granularity: string;
+  /** times of another granularity */
+  overrides: string[];
+  columns: ColumnShown[];
+  counts: Counts;
+  /** sorted runs that a read merges; keyed */
+  read_amplification: number | null;
+  properties: Property[];
+  readers: Readers;
+  aims: Aim[];
+  health: HealthShown;
+}
+
+/** A version that has a name, and is kept. */
+export interface Tag {
+  name: string;
+  version: number;
+}
+
+/** The task of a DAG run that an author is. */
 export interface TaskName {
   dag_id: string;
   run_id: string;
@@ -689,6 +973,14 @@ export interface Timeline {
   kinds: string[];
 }
 
+/** Sums over all tables of the lake. */
+export interface Totals {
+  tables: number;
+  files: number;
+  bytes: number;
+  rows: number;
+}
+
 /** The versions that the table keeps, and the shown one. */
 export interface Versions {
   first: number;
@@ -698,198 +990,3 @@ export interface Versions {
   at: string;
 }
 
-
-// ---- by hand until the server has these models ----
-
-export type ActionName =
-  | "plan"
-  | "compact"
-  | "clean"
-  | "tag"
-  | "restore"
-  | "index"
-  | "rebuild_index"
-  | "publish"
-  | "unlock";
-
-export interface Session {
-  user: string;
-  authenticated: boolean;
-  read_only: boolean;
-  package_version: string;
-  fleet: string | null;
-  places: string[];
-  actions: string[];
-  airflow: boolean;
-}
-
-export type Health = "ok" | "warning" | "ill" | "unknown";
-
-export interface Lags {
-  index: number | null;
-  log_store: number | null;
-  publication: number | null;
-  consumer: number | null;
-}
-
-export interface LastRun {
-  kind: string;
-  at: string;
-  state: string;
-}
-
-export interface FleetLine {
-  table: string;
-  group: string;
-  error: string;
-  health: Health;
-  reason: string;
-  misses: string[];
-  objective: boolean;
-  version: number | null;
-  committed: string | null;
-  files: number;
-  bytes: number;
-  rows: number;
-  small_files: number;
-  backlog_seconds: number;
-  offers: number;
-  pending: number;
-  lags: Lags;
-  next_plan: string;
-  last_run: LastRun | null;
-  spark: { files: number[]; bytes: number[] };
-}
-
-export interface Fleet {
-  total: number;
-  ill: number;
-  missed: number;
-  lines: FleetLine[];
-  totals: { tables: number; files: number; bytes: number; rows: number };
-}
-
-export interface FleetChanges {
-  heads: Record<string, number>;
-}
-
-export interface ColumnChange {
-  version: number;
-  at: string;
-  change: string;
-}
-
-export interface Column {
-  id: number;
-  name: string;
-  type: string;
-  nullable: boolean;
-  role: string;
-  history: ColumnChange[];
-}
-
-export interface Finding {
-  code: string;
-  severity: "info" | "warning" | "critical";
-  where: string;
-  what: string;
-  why: string;
-  do: string;
-}
-
-export interface Property {
-  name: string;
-  value: string;
-  origin: string;
-  default: string;
-}
-
-export interface Tag {
-  name: string;
-  version: number;
-  created: string;
-  author: string;
-  until: string | null;
-}
-
-export interface Consumer {
-  name: string;
-  version: number;
-  seen: string;
-  lag_events: number;
-  lag_seconds: number;
-}
-
-export interface Aim {
-  name: string;
-  found: number | null;
-  aim: number;
-  missed: boolean;
-  sentence: string;
-}
-
-export interface Counts {
-  chunks: number;
-  segments: number;
-  rows: number;
-  deleted_rows: number;
-  events: number;
-  bytes: number;
-  hidden_segments: number;
-  tombstones: number;
-  small_segments: number;
-  small_below_bytes: number;
-}
-
-export interface TableView {
-  table: string;
-  name: string;
-  id: string;
-  kind: string;
-  kind_settings: Record<string, string>;
-  time_column: string;
-  granularity: string;
-  created: string;
-  changed: string;
-  columns: Column[];
-  counts: Counts;
-  findings: Finding[];
-  properties: Property[];
-  tags: Tag[];
-  consumers: Consumer[];
-  aims: Aim[];
-}
-
-export interface GrowthPoint {
-  at: string;
-  version: number;
-  files: number;
-  bytes: number;
-  rows: number;
-  small: number;
-}
-
-export interface Growth {
-  points: GrowthPoint[];
-}
-
-export interface ActionRequest {
-  table: string;
-  action: string;
-  arguments: Record<string, string | number | boolean | null | string[]>;
-}
-
-export interface Preview {
-  sentence: string;
-  effects: string[];
-  command: string;
-  confirm: string;
-}
-
-export interface ActionsOutcome {
-  sentence: string;
-  event: number | null;
-  dag_id: string | null;
-  run_id: string | null;
-  href: string | null;
-}

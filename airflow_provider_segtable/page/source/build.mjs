@@ -77,7 +77,7 @@ async function test() {
   const folder = await mkdtemp(join(tmpdir(), "page-tests-"));
   try {
     const entryPoints = (await sources(SOURCE)).filter((name) => name.endsWith(".test.ts"));
-    await build({ ...SHARED, minify: false, entryPoints, outdir: folder, outExtension: { ".js": ".mjs" }, format: "esm", platform: "node", write: true });
+    await build({ ...SHARED, minify: false, target: "node20", entryPoints, outdir: folder, outExtension: { ".js": ".mjs" }, format: "esm", platform: "node", write: true });
     const files = (await readdir(folder, { recursive: true })).filter((name) => name.endsWith(".mjs"));
     return spawnSync(process.execPath, ["--test", ...files.map((name) => join(folder, name))], { stdio: "inherit" }).status === 0;
   } finally {

@@ -2,7 +2,18 @@
 
 import { createContext } from "preact";
 import { useContext } from "preact/hooks";
-import type { ActionName, Session } from "./api.ts";
+import type { Session } from "./api.ts";
+
+export type ActionName =
+  | "plan"
+  | "compact"
+  | "clean"
+  | "tag"
+  | "restore"
+  | "index"
+  | "rebuild_index"
+  | "publish"
+  | "unlock";
 
 export const SessionContext = createContext<Session | null>(null);
 

@@ -18,6 +18,7 @@ export interface DataColumn<L> {
   wide?: boolean; // gets the rest of the width
   drop?: boolean; // left out on a phone
   by?: (line: L) => number | string | null; // sortable by it
+  newest?: boolean; // the first choice of the order is descending, as it is for numbers
   cell: (line: L) => ComponentChildren;
 }
 
@@ -49,7 +50,7 @@ export function DataTable<L>(props: Props<L>) {
   const start = Math.min(page, Math.max(0, Math.ceil(lines.length / size) - 1)) * size;
   const shown = size < lines.length ? lines.slice(start, start + size) : lines;
   const choose = (key: string) => {
-    const next = { key, descending: order?.key === key ? !order.descending : isNumber(props, key) };
+    const next = { key, descending: order?.key === key ? !order.descending : isFirstDescending(props, key) };
     if (props.onOrder) props.onOrder(next);
     else setOwn(next);
   };
@@ -78,8 +79,9 @@ export function DataTable<L>(props: Props<L>) {
   );
 }
 
-function isNumber<L>(props: Props<L>, key: string): boolean {
-  return props.columns.find((column) => column.key === key)?.number ?? false;
+function isFirstDescending<L>(props: Props<L>, key: string): boolean {
+  const column = props.columns.find((each) => each.key === key);
+  return column?.number === true || column?.newest === true;
 }
 
 function sorted<L>(lines: L[], columns: DataColumn<L>[], order: Order | null): L[] {

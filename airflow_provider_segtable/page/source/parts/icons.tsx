@@ -1,6 +1,8 @@
 // Signs, drawn as SVG. Each state has a shape of its own, so colour is never its only mark.
 
-import type { Finding, Health } from "../api.ts";
+import type { Line, Severity } from "../api.ts";
+
+export type Health = Line["health"];
 
 const SHAPES: Record<Health, string> = {
   ok: "M3 8.5l3.2 3.2L13 5",
@@ -29,8 +31,9 @@ export function HealthMark({ health }: { health: Health }) {
   );
 }
 
-export const OF_SEVERITY: Record<Finding["severity"], Health> = {
+export const OF_SEVERITY: Record<Severity, Health> = {
   info: "unknown",
+  unchecked: "unknown",
   warning: "warning",
   critical: "ill",
 };

@@ -3,7 +3,7 @@
 // Search, order and page are in the address, so that "all ill tables of events/" is a link.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { Fleet, FleetLine } from "../api.ts";
+import type { FleetLines, Line } from "../api.ts";
 import { address, now, useAnswer } from "../answers.ts";
 import { ago, bytes, duration, integer, moment, short, UNKNOWN } from "../format.ts";
 import { Spark } from "../parts/charts.tsx";
@@ -19,8 +19,8 @@ const PAUSE_MS = 200;
 export function FleetView({ route }: { route: Route }) {
   const { search = "", sort = "", descending = "", offset = "0" } = route.parameters;
   const query = { search, sort, descending: sort ? descending === "1" : null, offset, limit: PAGE };
-  const asked = useAnswer<Fleet>(address("api/fleet", query), { anyTable: true, keepLast: true });
-  const order = sort ? { key: sort, descending: descending === "1" } : { key: "health", descending: true };
+  const asked = useAnswer<FleetLines>(address("api/fleet", query), { anyTable: true, keepLast: true });
+  const order = sort ? { key: sort, descending: descending === "1" } : { key: "worst", descending: false };
   const set = (changes: Record<string, string>) => replaceParameters(route, { offset: "", ...changes });
   const onOrder = (next: Order) => set({ sort: next.key, descending: next.descending ? "1" : "" });
   return (
@@ -66,7 +66,7 @@ export function FleetView({ route }: { route: Route }) {
   );
 }
 
-function Summary({ fleet }: { fleet: Fleet }) {
+function Summary({ fleet }: { fleet: FleetLines }) {
   const { tables, files, bytes: size, rows } = fleet.totals;
   return (
     <Facts
@@ -113,9 +113,9 @@ export function Search(props: { value: string; change: (text: string) => void; l
   );
 }
 
-const COLUMNS: DataColumn<FleetLine>[] = [
+const COLUMNS: DataColumn<Line>[] = [
   {
-    key: "health",
+    key: "worst",
     title: "Health",
     by: (line) => line.health,
     cell: (line) => <HealthMark health={line.health} />,
@@ -139,7 +139,6 @@ const COLUMNS: DataColumn<FleetLine>[] = [
     key: "misses",
     title: "Objective",
     hint: "Aims of the fleet file that the table misses",
-    by: (line) => line.misses.length,
     cell: (line) => <Objective line={line} />,
   },
   { key: "bytes", title: "Size", number: true, by: (line) => line.bytes, cell: (line) => unless(line, bytes(line.bytes)) },
@@ -167,7 +166,7 @@ const COLUMNS: DataColumn<FleetLine>[] = [
     cell: (line) => zero(line, line.small_files),
   },
   {
-    key: "backlog_seconds",
+    key: "backlog",
     title: "Backlog",
     hint: "How long the oldest worthwhile plan has waited",
     number: true,
@@ -189,6 +188,7 @@ const COLUMNS: DataColumn<FleetLine>[] = [
   {
     key: "last_run",
     title: "Last run",
+    newest: true,
     by: (line) => line.last_run?.at ?? null,
     cell: (line) =>
       line.last_run ? (
@@ -202,15 +202,15 @@ const COLUMNS: DataColumn<FleetLine>[] = [
   },
 ];
 
-function unless(line: FleetLine, text: string) {
+function unless(line: Line, text: string) {
   return line.error ? <span class="faint">{UNKNOWN}</span> : text;
 }
 
-function zero(line: FleetLine, value: number) {
+function zero(line: Line, value: number) {
   return value && !line.error ? integer(value) : <span class="faint">{line.error ? UNKNOWN : "0"}</span>;
 }
 
-function Objective({ line }: { line: FleetLine }) {
+function Objective({ line }: { line: Line }) {
   if (!line.objective) return <span class="faint">none</span>;
   if (line.misses.length === 0) return <span class="muted">met</span>;
   return (
@@ -222,7 +222,7 @@ function Objective({ line }: { line: FleetLine }) {
 
 const LAG_WORDS = { index: "index", log_store: "log store", publication: "published", consumer: "consumer" } as const;
 
-function Lag({ line }: { line: FleetLine }) {
+function Lag({ line }: { line: Line }) {
   const lags = (Object.keys(LAG_WORDS) as (keyof typeof LAG_WORDS)[])
     .map((key) => [LAG_WORDS[key], line.lags[key]] as const)
     .filter((lag): lag is readonly [(typeof lag)[0], number] => lag[1] !== null)
@@ -238,7 +238,7 @@ function Lag({ line }: { line: FleetLine }) {
   );
 }
 
-function trend(line: FleetLine): string {
+function trend(line: Line): string {
   const { files } = line.spark;
   const [first, last] = [files[0] ?? 0, files[files.length - 1] ?? 0];
   return `files over time: from ${integer(first)} to ${integer(last)}, committed ${ago(line.committed, now())}`;

@@ -3,7 +3,7 @@
 // that other properties make.
 
 import { useState } from "preact/hooks";
-import type { LeftAlone, Limit, Outcome, PlanDone, PlanOffer, PlanProgress, Plans, Property, Simulation, TableView } from "../api.ts";
+import type { LeftAlone, Limit, PlanDone, PlanOffer, PlanProgress, PlanViewOutcome, Plans, Property, Simulation, TableShown } from "../api.ts";
 import { ActionButton } from "../actions.tsx";
 import { address, Refused, simulate, useAnswer } from "../answers.ts";
 import { bytes, counted, duration, ends, integer, percent, place, short } from "../format.ts";
@@ -253,7 +253,7 @@ interface Row {
 type Trial = { state: "idle" | "asking" } | { state: "answered"; found: Simulation } | { state: "refused"; refused: Refused };
 
 function Simulate({ table }: { table: string }) {
-  const view = useAnswer<TableView>(address("api/table", { table }));
+  const view = useAnswer<TableShown>(address("api/table", { table }));
   const properties = view.data?.properties.filter((each) => each.name.startsWith("compaction")) ?? [];
   const [rows, setRows] = useState<Row[]>([{ name: "compaction.min_segments", value: "" }]);
   const [trial, setTrial] = useState<Trial>({ state: "idle" });
@@ -319,7 +319,7 @@ function Difference({ found }: { found: Simulation }) {
   const { before, after, difference } = found;
   const everything = [...before.chosen, ...after.chosen];
   const times = everything.flatMap((plan) => ends(plan.place.interval)).filter(Number.isFinite);
-  const rows: [string, (outcome: Outcome) => number, (value: number) => string][] = [
+  const rows: [string, (outcome: PlanViewOutcome) => number, (value: number) => string][] = [
     ["Plans", (outcome) => outcome.chosen_total, integer],
     ["Input files", (outcome) => outcome.segments, integer],
     ["Output files", (outcome) => outcome.outputs, integer],

@@ -2,7 +2,7 @@
 // each value comes from, and the readers that cleaning has to spare.
 
 import { useState } from "preact/hooks";
-import type { Aim, Column, Consumer, Finding, Growth, GrowthPoint, Property, TableView, Tag } from "../api.ts";
+import type { Aim, ColumnShown, ConsumerShown, FindingShown, Growth, GrowthShown, HealthShown, Property, TableShown, Tag } from "../api.ts";
 import { address, useAnswer } from "../answers.ts";
 import { ActionButton } from "../actions.tsx";
 import { bytes, duration, integer, percent, short } from "../format.ts";
@@ -10,11 +10,11 @@ import { Meter, TimePlot } from "../parts/charts.tsx";
 import { type DataColumn, DataTable } from "../parts/data_table.tsx";
 import { HealthMark, OF_SEVERITY } from "../parts/icons.tsx";
 import { Chip, Facts, Section, Time } from "../parts/marks.tsx";
-import { Answered, Empty } from "../parts/states.tsx";
+import { Answered, Empty, Notice } from "../parts/states.tsx";
 import { tableHash } from "../route.ts";
 
 export function TableOverview({ table }: { table: string }) {
-  const asked = useAnswer<TableView>(address("api/table", { table }), { table });
+  const asked = useAnswer<TableShown>(address("api/table", { table }), { table });
   return (
     <Answered asked={asked} what="table">
       {(view) => (
@@ -27,7 +27,7 @@ export function TableOverview({ table }: { table: string }) {
               Tag this version
             </ActionButton>
           </div>
-          <Findings view={view} />
+          <Health health={view.health} table={table} />
           {view.aims.length > 0 && <Aims aims={view.aims} />}
           <GrowthSection table={table} />
           <Columns view={view} />
@@ -39,38 +39,49 @@ export function TableOverview({ table }: { table: string }) {
   );
 }
 
-function Numbers({ view, version }: { view: TableView; version: number }) {
+function Numbers({ view, version }: { view: TableShown; version: number }) {
   const { counts } = view;
   const deleted = counts.deleted_rows / Math.max(1, counts.rows);
   const small = counts.small_segments
     ? `${integer(counts.small_segments)} under ${bytes(counts.small_below_bytes)}`
     : `none under ${bytes(counts.small_below_bytes)}`;
-  const settings = Object.values(view.kind_settings).flat().join(", ");
+  const settings = Object.entries(view.kind_settings).map(([name, value]) => `${name.replace(/_/g, " ")} ${String(value)}`);
   return (
     <Facts
       facts={[
         ["Size", bytes(counts.bytes)],
         ["Rows", short(counts.rows), counts.deleted_rows ? `${percent(deleted)} of them deleted` : "none deleted"],
         ["Files", integer(counts.segments), small],
-        ["Hidden behind them", integer(counts.hidden_segments)],
-        ["Time chunks", integer(counts.chunks), `of a ${view.granularity}`],
-        ["Version", integer(version), <Time at={view.changed} age />],
-        ["Kind", view.kind, settings || undefined],
+        ["Hidden behind them", integer(counts.hidden_segments), view.read_amplification === null ? undefined : `a read merges ${view.read_amplification} runs`],
+        ["Time chunks", integer(counts.chunks), `of a ${view.granularity}${view.overrides.length ? `, ${view.overrides.length} times otherwise` : ""}`],
+        ["Version", integer(version), <Time at={view.committed} age />],
+        ["Kind", view.kind, settings.join(", ") || undefined],
       ]}
     />
   );
 }
 
-function Findings({ view }: { view: TableView }) {
-  const { findings } = view;
+function Health({ health, table }: { health: HealthShown; table: string }) {
+  const { findings } = health;
+  const beside = (
+    <span class="muted">
+      {health.examined}
+      {health.as_of && (
+        <>
+          , <Time at={health.as_of} age />
+        </>
+      )}
+    </span>
+  );
   return (
-    <Section title="Health" count={findings.length || ""}>
+    <Section title="Health" count={findings.length || ""} beside={beside}>
+      {health.late && <Notice tone="info">The doctor has not answered yet: {health.late}</Notice>}
       {findings.length === 0 ? (
         <Empty>Nothing is wrong with this table.</Empty>
       ) : (
         <ul class="findings">
           {findings.map((finding) => (
-            <FindingLine key={`${finding.code} ${finding.where}`} finding={finding} />
+            <FindingLine key={`${finding.code} ${finding.where}`} finding={finding} table={table} />
           ))}
         </ul>
       )}
@@ -78,7 +89,7 @@ function Findings({ view }: { view: TableView }) {
   );
 }
 
-function FindingLine({ finding }: { finding: Finding }) {
+function FindingLine({ finding, table }: { finding: FindingShown; table: string }) {
   return (
     <li>
       <HealthMark health={OF_SEVERITY[finding.severity]} />
@@ -88,7 +99,7 @@ function FindingLine({ finding }: { finding: Finding }) {
         </p>
         <p class="muted">{finding.why}</p>
         <p class="way">
-          <span class="muted">Way out:</span> {finding.do}
+          <span class="muted">Way out:</span> {finding.do.replace(/\bTABLE\b/g, table)}
         </p>
       </div>
       <code class="code">{finding.code}</code>
@@ -102,12 +113,12 @@ function Aims({ aims }: { aims: Aim[] }) {
       <ul class="aims">
         {aims.map((aim) => (
           <li key={aim.name}>
-            <HealthMark health={aim.missed ? "warning" : aim.found === null ? "unknown" : "ok"} />
+            <HealthMark health={aim.missed ? "warning" : "ok"} />
             <span class="grow">{aim.sentence}</span>
             <Meter
-              share={aim.found === null ? 0 : Math.min(1, aim.found / (aim.aim * 2 || 1))}
+              share={Math.min(1, aim.found / (aim.aim * 2 || 1))}
               className={aim.missed ? "over" : "fill"}
-              label={`${aim.name}: ${aim.found ?? "unknown"} of ${aim.aim}`}
+              label={aim.sentence}
             />
           </li>
         ))}
@@ -154,7 +165,7 @@ function titles(): [Measure, string][] {
   return (Object.keys(MEASURES) as Measure[]).map((key) => [key, MEASURES[key].title]);
 }
 
-function series(points: GrowthPoint[], measure: Measure) {
+function series(points: GrowthShown[], measure: Measure) {
   const drawn = (key: Measure | "small") => points.map((point) => ({ at: Date.parse(point.at), value: point[key] }));
   const first = { name: MEASURES[measure].title.toLowerCase(), points: drawn(measure), className: "s-main", area: true };
   if (measure !== "files") return [first];
@@ -180,86 +191,109 @@ export function Choice<K extends string>(props: {
 
 // ---- columns ----
 
-function Columns({ view }: { view: TableView }) {
+function Columns({ view }: { view: TableShown }) {
+  const present = view.columns.filter((column) => !column.dropped).length;
   return (
-    <Section title="Columns" count={view.columns.length}>
-      <DataTable caption="Columns" columns={COLUMNS} lines={view.columns} id={(column) => String(column.id)} pageSize={50} />
+    <Section title="Columns" count={integer(present)}>
+      <DataTable
+        caption="Columns"
+        columns={columnsOf(view)}
+        lines={view.columns}
+        id={(column) => String(column.id)}
+        pageSize={50}
+        lineClass={(column) => (column.dropped ? "dropped" : "")}
+      />
     </Section>
   );
 }
 
-const COLUMNS: DataColumn<Column>[] = [
-  { key: "name", title: "Name", main: true, cell: (column) => <b>{column.name}</b> },
-  { key: "type", title: "Type", cell: (column) => <code>{column.type}</code> },
-  { key: "nullable", title: "Null", cell: (column) => (column.nullable ? "yes" : <span class="muted">no</span>) },
-  { key: "role", title: "Role", cell: (column) => (column.role ? <Chip>{column.role}</Chip> : "") },
-  {
-    key: "history",
-    title: "History",
-    wide: true,
-    cell: (column) =>
-      column.history.length === 0 ? (
-        <span class="faint">as created</span>
-      ) : (
-        <ul class="plain">
-          {column.history.map((change) => (
-            <li key={change.version}>
-              {change.change} <span class="muted">at version {change.version},</span> <Time at={change.at} age />
-            </li>
-          ))}
-        </ul>
+function columnsOf(view: TableShown): DataColumn<ColumnShown>[] {
+  return [
+    {
+      key: "name",
+      title: "Name",
+      main: true,
+      cell: (column) => (
+        <>
+          <b>{column.name}</b> {column.name === view.time_column && !column.dropped && <Chip>event time</Chip>}
+          {column.dropped && <Chip tone="faint">dropped</Chip>}
+        </>
       ),
-  },
-];
+    },
+    { key: "type", title: "Type", cell: (column) => <code>{column.type}</code> },
+    { key: "nullable", title: "Null", cell: (column) => (column.nullable ? "yes" : <span class="muted">no</span>) },
+    { key: "default", title: "Default", hint: "In rows that were written before it was added", cell: (column) => column.default ?? <span class="faint">none</span> },
+    {
+      key: "history",
+      title: "History",
+      wide: true,
+      cell: (column) =>
+        column.changes.length === 0 ? (
+          <span class="faint">as created</span>
+        ) : (
+          <ul class="plain">
+            {column.changes.map((change) => (
+              <li key={`${change.schema_number} ${change.change}`}>
+                {change.change} <span class="muted">in schema {change.schema_number}</span>
+              </li>
+            ))}
+          </ul>
+        ),
+    },
+  ];
+}
 
 // ---- readers ----
 
-function Readers({ view, table }: { view: TableView; table: string }) {
-  const none = view.tags.length + view.consumers.length === 0;
+function Readers({ view, table }: { view: TableShown; table: string }) {
+  const { tags, consumers } = view.readers;
   return (
-    <Section title="Who reads" count={view.tags.length + view.consumers.length || ""}>
-      {none ? (
+    <Section title="Who reads" count={tags.length + consumers.length || ""}>
+      {tags.length + consumers.length === 0 ? (
         <Empty>No tag and no consumer: cleaning goes by the retention alone.</Empty>
       ) : (
-        <>
-          {view.consumers.length > 0 && (
-            <DataTable caption="Consumers" columns={CONSUMERS} lines={view.consumers} id={(each) => each.name} pageSize={20} />
+        <div class="columns">
+          {consumers.length > 0 && (
+            <DataTable caption="Consumers" columns={CONSUMERS} lines={consumers} id={(each) => each.name} pageSize={20} />
           )}
-          {view.tags.length > 0 && (
-            <DataTable caption="Tags" columns={tagColumns(table)} lines={view.tags} id={(each) => each.name} pageSize={20} />
+          {tags.length > 0 && (
+            <DataTable caption="Tags" columns={tagColumns(table)} lines={tags} id={(each) => each.name} pageSize={20} />
           )}
-        </>
+        </div>
       )}
+      <p class="muted">Versions from {integer(view.retained_from)} on are kept, and those with a tag.</p>
     </Section>
   );
 }
 
-const CONSUMERS: DataColumn<Consumer>[] = [
+const CONSUMERS: DataColumn<ConsumerShown>[] = [
   { key: "name", title: "Consumer", main: true, by: (each) => each.name, cell: (each) => <b>{each.name}</b> },
   { key: "version", title: "Has read to", number: true, by: (each) => each.version, cell: (each) => integer(each.version) },
   {
     key: "lag",
     title: "Behind",
+    number: true,
     by: (each) => each.lag_seconds,
-    cell: (each) =>
-      each.lag_events ? `${integer(each.lag_events)} events, ${duration(each.lag_seconds)}` : <span class="muted">up to date</span>,
+    cell: (each) => (each.lost ? <span class="ill-text">position lost</span> : each.lag_seconds ? duration(each.lag_seconds) : <span class="muted">up to date</span>),
   },
-  { key: "seen", title: "Last seen", by: (each) => each.seen, cell: (each) => <Time at={each.seen} age /> },
+  { key: "advanced", title: "Said so", number: true, by: (each) => each.advanced, cell: (each) => <Time at={each.advanced} age /> },
 ];
 
 function tagColumns(table: string): DataColumn<Tag>[] {
   return [
     { key: "name", title: "Tag", main: true, by: (tag) => tag.name, cell: (tag) => <b>{tag.name}</b> },
+    { key: "version", title: "Version", number: true, by: (tag) => tag.version, cell: (tag) => integer(tag.version) },
     {
-      key: "version",
-      title: "Version",
+      key: "see",
+      title: "",
       number: true,
-      by: (tag) => tag.version,
-      cell: (tag) => <a href={tableHash(table, "map", { version: String(tag.version) })}>{integer(tag.version)}</a>,
+      cell: (tag) => (
+        <>
+          <a href={tableHash(table, "map", { version: String(tag.version) })}>map</a> ·{" "}
+          <a href={tableHash(table, "timeline", { event: String(tag.version) })}>event</a>
+        </>
+      ),
     },
-    { key: "created", title: "Since", by: (tag) => tag.created, cell: (tag) => <Time at={tag.created} age /> },
-    { key: "until", title: "Kept until", by: (tag) => tag.until, cell: (tag) => (tag.until ? <Time at={tag.until} /> : "removed") },
-    { key: "author", title: "By", cell: (tag) => tag.author },
   ];
 }
 
@@ -298,7 +332,22 @@ const PROPERTIES: DataColumn<Property>[] = [
     key: "origin",
     title: "From",
     by: (each) => each.origin,
-    cell: (each) => <Chip tone={each.origin === "default" ? "faint" : "plain"}>{each.origin}</Chip>,
+    cell: (each) => (each.origin === "default" ? <span class="faint">default</span> : each.origin),
   },
-  { key: "default", title: "Default", wide: true, cell: (each) => <span class="muted num">{each.default}</span> },
+  {
+    key: "default",
+    title: "Default, and what it wins over",
+    wide: true,
+    cell: (each) => (
+      <span class="muted num">
+        {each.default ?? "none"}
+        {each.over.map((over) => (
+          <span key={over.origin}>
+            {" "}
+            · {over.value} from {over.origin}
+          </span>
+        ))}
+      </span>
+    ),
+  },
 ];
