@@ -67,7 +67,7 @@ def _interface(key: str, schema: Schema) -> str:
 
 
 def _comment(text: str, indent: str) -> list[str]:
-    first = " ".join(text.split("\n\n")[0].split())
+    first = " ".join(text.split("\n\n", maxsplit=1)[0].split())
     return [f"{indent}/** {first} */"] if first else []
 
 
@@ -80,7 +80,7 @@ _NAMED = {
 }
 
 
-def _type(schema: Schema) -> str:  # noqa: PLR0911 - one return for each form of a schema
+def _type(schema: Schema) -> str:
     match schema:
         case {"$ref": str(target)}:
             return _name(target.rsplit("/", 1)[-1])
