@@ -23,8 +23,8 @@ from airflow_provider_segtable import page
 
 TYPES = Path(page.__file__).parent / "source" / "api.ts"
 HEAD = """\
-// The answers of the API. Made from the server's models by .ci/page_types.py (`make page`): change
-// them there. Times are ISO-8601 UTC texts, sizes bytes, durations seconds, shares 0 to 1. `null` is
+// The answers of the API, made from the server's models by .ci/page_types.py (`make page`).
+// Times are ISO-8601 UTC texts, sizes bytes, durations seconds, shares 0 to 1. `null` is
 // "not known" or "does not apply", and is never drawn as zero.
 """
 Schema = Mapping[str, Any]
