@@ -22,7 +22,7 @@ interface Field {
   name: string;
   label: string;
   hint?: string;
-  kind?: "text" | "number";
+  list?: boolean; // separated by commas
   options?: string[];
   optional?: boolean;
 }
@@ -44,10 +44,7 @@ const DESCRIBED: Record<ActionName, Description> = {
   tag: {
     title: "Tag a version",
     button: "Tag",
-    fields: [
-      { name: "name", label: "Name" },
-      { name: "days", label: "Keep for days", kind: "number", optional: true, hint: "empty: until it is removed" },
-    ],
+    fields: [{ name: "name", label: "Name", hint: "the version is kept until the tag is deleted" }],
   },
   restore: { title: "Restore a version", button: "Restore", fields: [] },
   index: {
@@ -55,8 +52,8 @@ const DESCRIBED: Record<ActionName, Description> = {
     button: "Request an index",
     fields: [
       { name: "name", label: "Name" },
-      { name: "kind", label: "Kind", options: ["range", "bloom", "record"] },
-      { name: "columns", label: "Columns", hint: "separated by commas", optional: true },
+      { name: "kind", label: "Kind", options: ["column_stats", "bloom_filter", "record_index", "files"] },
+      { name: "columns", label: "Columns", hint: "separated by commas", list: true, optional: true },
     ],
   },
   rebuild_index: { title: "Rebuild an index", button: "Rebuild", fields: [] },
@@ -184,8 +181,7 @@ function filled(fields: Field[], values: Arguments): Arguments {
 
 function typed(field: Field, value: Arguments[string] | undefined): Arguments[string] {
   const text = String(value ?? "");
-  if (field.kind === "number") return Number(text);
-  if (field.name === "columns") return text.split(",").map((each) => each.trim()).filter(Boolean);
+  if (field.list) return text.split(",").map((each) => each.trim()).filter(Boolean);
   return text;
 }
 
@@ -218,7 +214,6 @@ function Fields(props: { fields: Field[]; values: Arguments; change: (values: Ar
           ) : (
             <input
               type="text"
-              {...(field.kind === "number" ? { inputMode: "numeric" as const, pattern: "[0-9]+" } : {})}
               required={!field.optional}
               value={String(props.values[field.name] ?? "")}
               onInput={(event) => set(field.name, event.currentTarget.value)}

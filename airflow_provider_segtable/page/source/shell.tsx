@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Session } from "./api.ts";
-import { useAnswer, watch } from "./answers.ts";
+import { useAnswer, useClock, watch } from "./answers.ts";
 import { ActionDialogs } from "./actions.tsx";
 import { Help, useShortcuts } from "./keys.tsx";
 import { Chip } from "./parts/marks.tsx";
@@ -22,6 +22,7 @@ export function Shell() {
   const route = useRoute();
   const [help, setHelp] = useState(false);
   const asked = useAnswer<Session>("api/session");
+  useClock(15_000);
   watch(route.page === "table" ? route.table : "");
   setInAirflow(asked.data?.airflow ?? false);
   useShortcuts(route, () => setHelp(true));

@@ -38,7 +38,7 @@ export function FleetView({ route }: { route: Route }) {
             </div>
             {fleet.lines.length === 0 ? (
               <Empty>
-                {search ? `No table's name, group or reason has “${search}” in it.` : "There is no table below the roots yet."}
+                {search ? `No table's name or group has “${search}” in it.` : "There is no table below the roots yet."}
               </Empty>
             ) : (
               <DataTable

@@ -69,6 +69,12 @@ function Explorer({ route, overview }: { route: TableRoute; overview: SegmentMap
   const [range, setRange] = useState<Range>(() => rangeOf(route, whole));
   const [measure, setMeasure] = useState<Measure>(() => measureOf(route));
   const [selected, setSelected] = useState<string | null>(route.parameters.segment ?? null);
+  const before = useRef(whole);
+  useEffect(() => {
+    const was = before.current;
+    before.current = whole;
+    setRange((now) => (now.start === was.start && now.end === was.end ? whole : now)); // it grew
+  }, [whole]);
   const rested = useRested(range);
   const { map, asking } = useRange(table, version, overview, rested, whole);
   useEffect(() => {
