@@ -6,8 +6,8 @@
    that its objective lowers where it is missed (``planning.fleet.objectives``).
 3. Only tables are looked at of which a look may find something new; of the others the memory has
    the last one (``planning.fleet.fleet_memory``). The announced versions of all tables are read
-   together. Without a coordinator each remembered table's log is asked for its next event: one
-   request.
+   together. Without a coordinator, or if it does not answer, each remembered table's log is asked
+   for its next event: one request.
 4. What was requested in the last hour is in the tables' own logs. So a budget holds whoever
    requested, however often the planner runs or dies, and nothing else is to be kept.
 5. The tables of a table's indexes are planned with it, outside of the budget: they are small, and
@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from airflow_provider_segtable import __version__
-from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.errors import CoordinationError, SegtableError
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.locks import Generation
 from airflow_provider_segtable.core.log.state import State
@@ -214,7 +214,7 @@ def run_fleet(
     tables = {name: settings_of_look(fleet, name, now, __version__) for name in names}
     known = {name: memory.tables[name] for name in tables if name in memory.tables}
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        looked = _to_look_at(tables, known, ports_of, pool, now)
+        looked = _to_look_at(tables, known, ports_of, pool, now, dry_run=dry_run)
         seen = {name: _Seen(name=name, known=each) for name, each in known.items()}
         for each in pool.map(
             lambda one: _seen(
@@ -254,10 +254,12 @@ def _to_look_at(
     ports_of: PortsOf,
     pool: ThreadPoolExecutor,
     now: Instant,
+    *,
+    dry_run: bool,
 ) -> dict[str, Why]:
     """Return the tables of which a look may find something new, each with the reason."""
     asked = {n: each for n, each in known.items() if not why_anyway(each, tables[n], now)}
-    announced = _announced(asked, ports_of, pool)
+    announced = _announced(asked, ports_of, pool, dry_run=dry_run)
     reasons = {
         name: why_look(known.get(name), settings, now, announced.get(name))
         for name, settings in tables.items()
@@ -266,27 +268,38 @@ def _to_look_at(
 
 
 def _announced(
-    known: Mapping[str, Remembered], ports_of: PortsOf, pool: ThreadPoolExecutor
+    known: Mapping[str, Remembered], ports_of: PortsOf, pool: ThreadPoolExecutor, *, dry_run: bool
 ) -> Mapping[str, int]:
-    """Return the newest versions of remembered tables, by announcements or their logs (rule 3)."""
+    """Return the newest versions of remembered tables, by announcements or their logs (rule 3).
+
+    A dry run announces nothing, so it asks the logs of tables of which nothing is announced.
+    """
     heads = _heads({each.look.table_id for each in known.values()}, known, ports_of)
-    if heads is not None:
-        ids = {name: each.look.table_id for name, each in known.items()}
-        return {name: heads[of] for name, of in ids.items() if of in heads}
-    versions = (each.look.version for each in known.values())
-    newest = pool.map(partial(_by_log, ports_of), known, versions)
-    return dict(zip(known, newest, strict=True))
+    ids = {name: each.look.table_id for name, each in known.items()}
+    found = {name: heads[of] for name, of in ids.items() if of in heads} if heads else {}
+    if heads is not None and not dry_run:
+        return found
+    asked = {name: each.look.version for name, each in known.items() if name not in found}
+    newest = pool.map(partial(_by_log, ports_of), asked, asked.values())
+    return {**found, **dict(zip(asked, newest, strict=True))}
 
 
 def _heads(
     ids: Collection[str], names: Iterable[str], ports_of: PortsOf
 ) -> Mapping[str, int] | None:
-    """Return what is announced, by the coordinator that all tables share; None without one."""
+    """Return what is announced, by the coordinator that all tables share; None if none answers."""
     for name in names:
         with suppress(SegtableError, OSError), ports_of(name) as ports:
-            coordinator = ports.optional_coordinator
-            return None if coordinator is None else coordinator.heads(ids)
+            return _heads_by(ports, ids)
     return None
+
+
+def _heads_by(ports: TableContext, ids: Collection[str]) -> Mapping[str, int] | None:
+    try:
+        coordinator = ports.optional_coordinator
+        return None if coordinator is None else coordinator.heads(ids)
+    except CoordinationError:  # it would not answer for the next table either
+        return None
 
 
 def _by_log(ports_of: PortsOf, name: str, version: int) -> int:
