@@ -8,7 +8,7 @@ One Airflow serves all tests. Two of them kill what they can, in the middle of a
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,7 +28,7 @@ from tests.guides import blocks
 from tests.support.airflow_api import AssetEvent, Run
 from tests.support.airflow_stack import AirflowStack
 
-from . import fleet_stack, index_dags, log_dags
+from . import fleet_ends, fleet_stack, index_dags, log_dags
 from .conftest import CONNECTION, Flights, make_flights
 from .daily_load import DAG_FILE, DAG_ID, DailyLoad
 from .held_file import HeldFile
@@ -81,12 +81,14 @@ def stack(flights: Flights, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     follow = follow.replace("=[COMMITS]", "=[COMMITS], is_paused_upon_creation=False")
     (dags / "follow.py").write_text(follow.replace("/data/tables/trips", place))
     fleet_stack.make_fleet(flights, dags)
+    fleet_ends.make_dags(dags)
     extra = {"zookeeper": flights.zookeeper, "spark_master": "local[1]"}
     connection = {"conn_type": "segtable", "host": str(flights.root), "extra": extra}
     env = {CONNECTION: json.dumps(connection), **QUICK}
-    with AirflowStack(tmp_path_factory.mktemp("home"), dags, env) as started:
+    with AirflowStack(tmp_path_factory.mktemp("home"), dags, env, parallelism=8) as started:
         watched = (NIGHTLY, FORGET, REPORT, FOLLOW, *index_dags.IDS, *log_dags.IDS)
         watched = (*watched, fleet_stack.PLANNER, fleet_stack.UPKEEP)
+        watched = (*watched, fleet_ends.PLANNER, fleet_ends.MINOR)
         for dag_id in (PLANNER, MINOR, WAITER, SHOWN, DAG_ID, KEYED_PLANNER, *KEYED, *watched):
             started.unpause(dag_id)
         yield started
@@ -505,3 +507,38 @@ def test_a_commit_to_a_table_of_a_fleet_is_planned_and_compacted(
     assert "of 3 tables 1 with a step that failed, 0 damaged" in told
     assert f"{fleet_stack.ORDERS}: verified: " in told
     assert [each.conf["table"] for each in stack.runs(fleet_stack.MINOR)] == [fleet_stack.CLICKS]
+
+
+def test_runs_that_are_ended_from_outside_end_their_plans_or_take_them_up_again(
+    flights: Flights, stack: AirflowStack
+) -> None:
+    """What a person marks is cancelled; a cleared task, and a worker that dies, go on.
+
+    Another table's plan is carried out meanwhile, and nothing is planned again.
+    """
+    tables = fleet_ends.make_tables(flights)
+    rows = {name: table.rows() for name, table in tables.items()}
+    ended = {name: each for name, (each, _) in fleet_ends.CANCELS.items()} | fleet_ends.REPEATS
+    with ExitStack() as files:
+        held = {name: files.enter_context(fleet_ends.held(tables[name])) for name in ended}
+        succeeded(stack, fleet_ends.PLANNER)
+        runs = {r.conf["table"].split("/")[1]: r.run_id for r in stack.runs(fleet_ends.MINOR)}
+        assert runs.keys() == tables.keys()
+        for name, end in ended.items():
+            eventually(lambda name=name: held[name].wanted or None, f"a reader of {name}")
+            end(stack, runs[name])
+        succeeded(stack, fleet_ends.MINOR, runs[fleet_ends.BESIDE])
+        for name in fleet_ends.CANCELS:
+            cancelled = lambda name=name: fleet_ends.plan_of(tables[name]).note or None  # noqa: E731
+            assert eventually(cancelled, f"the end of {name}").startswith("cancelled: the task ")
+    for name, (_, state) in fleet_ends.CANCELS.items():
+        run = stack.wait_run(fleet_ends.MINOR, runs[name], timeout_s=PATIENCE_S)
+        assert (name, run.state) == (name, state)
+    for name in fleet_ends.REPEATS:
+        succeeded(stack, fleet_ends.MINOR, runs[name])
+        assert fleet_ends.plan_of(tables[name]).attempts == 2
+    succeeded(stack, fleet_ends.PLANNER)
+    assert len(stack.runs(fleet_ends.MINOR)) == len(tables)
+    assert {name: table.rows() for name, table in tables.items()} == rows
+    segments = {name: table.segments() for name, table in tables.items()}
+    assert segments == {name: 3 if name in fleet_ends.CANCELS else 1 for name in tables}
