@@ -31,8 +31,8 @@ fleet_dags(
     spark={"retry_delay": timedelta(seconds=1)},
 )
 """
-BESIDE = "beside"
-"""The table whose run nobody ends."""
+BESIDE, QUEUED = "beside", "queued"
+"""The tables whose run nobody ends, and whose run is marked before it begins."""
 
 
 def mark_task_failed(stack: AirflowStack, run_id: str) -> None:
@@ -93,7 +93,7 @@ def make_dags(dags: Path) -> None:
 
 def make_tables(flights: Flights) -> Mapping[str, Flights]:
     """Make the tables, each with one plan."""
-    root, names = flights.root / "ends", (*CANCELS, *REPEATS, BESIDE)
+    root, names = flights.root / "ends", (*CANCELS, *REPEATS, BESIDE, QUEUED)
     return {name: make_flights(root / name, flights.zookeeper, 3) for name in names}
 
 
@@ -109,3 +109,8 @@ def plan_of(table: Flights) -> PlanState:
     """Return the only plan of a table."""
     (known,) = table.table.state().plans.values()
     return known
+
+
+def note(table: Flights) -> str | None:
+    """Return why the plan of a table was aborted; None if it was not."""
+    return plan_of(table).note or None

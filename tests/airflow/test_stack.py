@@ -88,7 +88,7 @@ def stack(flights: Flights, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     with AirflowStack(tmp_path_factory.mktemp("home"), dags, env, parallelism=8) as started:
         watched = (NIGHTLY, FORGET, REPORT, FOLLOW, *index_dags.IDS, *log_dags.IDS)
         watched = (*watched, fleet_stack.PLANNER, fleet_stack.UPKEEP)
-        watched = (*watched, fleet_ends.PLANNER, fleet_ends.MINOR)
+        watched = (*watched, fleet_ends.PLANNER)
         for dag_id in (PLANNER, MINOR, WAITER, SHOWN, DAG_ID, KEYED_PLANNER, *KEYED, *watched):
             started.unpause(dag_id)
         yield started
@@ -519,18 +519,20 @@ def test_runs_that_are_ended_from_outside_end_their_plans_or_take_them_up_again(
     tables = fleet_ends.make_tables(flights)
     rows = {name: table.rows() for name, table in tables.items()}
     ended = {name: each for name, (each, _) in fleet_ends.CANCELS.items()} | fleet_ends.REPEATS
+    succeeded(stack, fleet_ends.PLANNER)
+    runs = {run.conf["table"].split("/")[1]: run.run_id for run in stack.runs(fleet_ends.MINOR)}
+    assert runs.keys() == tables.keys()
+    stack.mark_run(fleet_ends.MINOR, runs[fleet_ends.QUEUED], "failed")
     with ExitStack() as files:
         held = {name: files.enter_context(fleet_ends.held(tables[name])) for name in ended}
-        succeeded(stack, fleet_ends.PLANNER)
-        runs = {r.conf["table"].split("/")[1]: r.run_id for r in stack.runs(fleet_ends.MINOR)}
-        assert runs.keys() == tables.keys()
+        stack.unpause(fleet_ends.MINOR)
         for name, end in ended.items():
-            eventually(lambda name=name: held[name].wanted or None, f"a reader of {name}")
+            eventually(lambda file=held[name]: file.wanted or None, f"a reader of {name}")
             end(stack, runs[name])
         succeeded(stack, fleet_ends.MINOR, runs[fleet_ends.BESIDE])
         for name in fleet_ends.CANCELS:
-            cancelled = lambda name=name: fleet_ends.plan_of(tables[name]).note or None  # noqa: E731
-            assert eventually(cancelled, f"the end of {name}").startswith("cancelled: the task ")
+            note = eventually(lambda table=tables[name]: fleet_ends.note(table), f"end of {name}")
+            assert note.startswith("cancelled: the task segtable_minor__ends/")
     for name, (_, state) in fleet_ends.CANCELS.items():
         run = stack.wait_run(fleet_ends.MINOR, runs[name], timeout_s=PATIENCE_S)
         assert (name, run.state) == (name, state)
@@ -538,7 +540,9 @@ def test_runs_that_are_ended_from_outside_end_their_plans_or_take_them_up_again(
         succeeded(stack, fleet_ends.MINOR, runs[name])
         assert fleet_ends.plan_of(tables[name]).attempts == 2
     succeeded(stack, fleet_ends.PLANNER)
+    assert str(fleet_ends.note(tables[fleet_ends.QUEUED])).endswith("as failed before it began")
     assert len(stack.runs(fleet_ends.MINOR)) == len(tables)
     assert {name: table.rows() for name, table in tables.items()} == rows
+    left = (*fleet_ends.CANCELS, fleet_ends.QUEUED)
     segments = {name: table.segments() for name, table in tables.items()}
-    assert segments == {name: 3 if name in fleet_ends.CANCELS else 1 for name in tables}
+    assert segments == {name: 3 if name in left else 1 for name in tables}
