@@ -246,7 +246,7 @@ class AssetEventOperator(TableOperator):
         events = [*logged(ports, made), *unemitted(asset, logged(ports, found))]
         if not events:
             return
-        sums, schema = published(events), ports.log.load().table.schema
+        sums, schema = published(events), ports.log.known().table.schema
         self._lineage = Lineage(
             read=self.read_from(ports),
             written=(Written(uri=ports.uri, version=str(sums.event), schema=schema, sums=sums),),
@@ -265,7 +265,7 @@ def logged(ports: TableContext, numbers: Collection[int]) -> list[Event]:
 
 def own_events(ports: TableContext, since: int) -> list[int]:
     """Return the numbers of the events after ``since`` whose author is this task."""
-    later = logged(ports, range(since + 1, ports.log.load().n + 1))
+    later = logged(ports, range(since + 1, ports.log.known().n + 1))
     return [event.n for event in later if event.author == ports.author]
 
 
