@@ -16,8 +16,7 @@
    and fails the task at the end.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from logging import INFO, WARNING
@@ -29,11 +28,11 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
+from airflow_provider_segtable.hooks.segtable import PortsOf
 from airflow_provider_segtable.operators.emission import Emission, Located, emissions
 from airflow_provider_segtable.operators.rendered import run_name, task_of
 from airflow_provider_segtable.services.cancelling import cancel
 from airflow_provider_segtable.storage.local import SystemClock
-from airflow_provider_segtable.table.context import TableContext
 
 LIVE = ("queued", "running")
 SKIPPED = "skipped"
@@ -194,10 +193,6 @@ class OfThisTask:
         """Return whether a DAG is paused; Airflow tells it from 3.2 on."""
         ask = getattr(self._ti, "get_dag", None)
         return bool(ask and ask(dag_id).is_paused)
-
-
-PortsOf = Callable[[str], AbstractContextManager[TableContext]]
-"""Opens the ports of a table by its name; leaving ends what it opened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

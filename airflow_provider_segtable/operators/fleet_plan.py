@@ -19,6 +19,7 @@ from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.time import iso
 from airflow_provider_segtable.hooks.fleet import fleet_of, tables_of
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
+from airflow_provider_segtable.library.fleet_lags import with_log_store_lags
 from airflow_provider_segtable.operators.dag_runs import Emitter
 from airflow_provider_segtable.operators.emission import Located
 from airflow_provider_segtable.operators.metrics import send_fleet
@@ -105,6 +106,7 @@ class SegtableFleetPlanOperator(BaseOperator):
         found = tables_of(fleet, place, before.found, now)
         with place.ports_of_tables(author=author) as ports_of:
             run = run_fleet(fleet, found.names, ports_of, now, memory=before)
+            run = with_log_store_lags(run, ports_of)
         write_memory(root, fleet.name, replace(run.memory, found=found))
         return found, run
 
