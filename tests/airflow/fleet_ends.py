@@ -1,4 +1,4 @@
-"""A fleet whose runs are ended from outside while they work; only a trigger plans it.
+"""Fleets whose runs are ended from outside while they work, and are late; only a trigger plans them.
 
 Each table has one plan. Its worker waits to open an input, until a test lets go of the file.
 """
@@ -16,19 +16,30 @@ from .conftest import Flights, make_flights
 from .held_file import HeldFile
 
 PLANNER, MINOR = "segtable_planner__ends", "segtable_minor__ends"
+LATE, PAGES = "segtable_minor__late", "pages"
 FLEET = "[properties]\ncompaction.min_segments = 3\n[groups.all]\ntables = ['ends/*/flights']\n"
-FLEET_DAGS = """
+FLEET_DAGS = f"""
 from datetime import timedelta
 from pathlib import Path
 
+from airflow.sdk.definitions.deadline import AsyncCallback, DeadlineAlert, DeadlineReference
+
 from airflow_provider_segtable.dag_factory import fleet_dags
 
+HERE = Path(__file__).parent
+SHARED = dict(fleet=HERE / "ends.toml", schedule=None, upkeep=None)
+
+fleet_dags(**SHARED, name="ends", spark={{"retry_delay": timedelta(seconds=1)}})
 fleet_dags(
-    Path(__file__).with_name("ends.toml"),
-    name="ends",
-    schedule=None,
-    upkeep=None,
-    spark={"retry_delay": timedelta(seconds=1)},
+    **SHARED,
+    name="late",
+    deadline=DeadlineAlert(
+        reference=DeadlineReference.DAGRUN_QUEUED_AT,
+        interval=timedelta(seconds=1),
+        callback=AsyncCallback(
+            "tests.airflow.late_page.page", kwargs={{"folder": str(HERE / "{PAGES}")}}
+        ),
+    ),
 )
 """
 BESIDE, QUEUED = "beside", "queued"
@@ -87,6 +98,7 @@ REPEATS: Mapping[str, Callable[[AirflowStack, str], None]] = {
 
 def make_dags(dags: Path) -> None:
     """Write the fleet file and the DAG file."""
+    (dags / PAGES).mkdir()
     (dags / "ends.toml").write_text(FLEET)
     (dags / "ends.py").write_text(FLEET_DAGS)
 

@@ -546,3 +546,15 @@ def test_runs_that_are_ended_from_outside_end_their_plans_or_take_them_up_again(
     left = (*fleet_ends.CANCELS, fleet_ends.QUEUED)
     segments = {name: table.segments() for name, table in tables.items()}
     assert segments == {name: 3 if name in left else 1 for name in tables}
+
+
+def test_a_run_that_waits_for_too_long_calls_back(stack: AirflowStack) -> None:
+    """Airflow calls the fleet's alert once the deadline of a queued run has passed."""
+    stack.wait_dag(fleet_ends.LATE)
+    run_id = stack.trigger(fleet_ends.LATE, {"table": "ends/beside/flights"})
+    page = stack.dags / fleet_ends.PAGES / run_id
+    eventually(lambda: page.exists() or None, "a call")
+    assert page.read_text() == "ends/beside/flights"
+    run = stack.run(fleet_ends.LATE, run_id)
+    assert run is not None
+    assert run.state == "queued"
