@@ -1,4 +1,4 @@
-"""Fleets whose runs are ended from outside while they work, and are late; only a trigger plans them.
+"""Fleets whose runs are ended from outside while they work, or are late; nothing wakes them.
 
 Each table has one plan. Its worker waits to open an input, until a test lets go of the file.
 """

@@ -1,5 +1,6 @@
 """What Airflow's triggerer calls when a run of a fleet has missed its deadline."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -7,4 +8,5 @@ from typing import Any
 async def page(folder: str, context: dict[str, Any]) -> None:
     """Leave a file that is named as the run, with its table."""
     run = context["dag_run"]
-    Path(folder, run["dag_run_id"]).write_text(run["conf"]["table"])
+    file = Path(folder, run["dag_run_id"])
+    await asyncio.to_thread(file.write_text, run["conf"]["table"])
