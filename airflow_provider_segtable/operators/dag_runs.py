@@ -30,9 +30,10 @@ from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
 from airflow_provider_segtable.hooks.segtable import PortsOf
 from airflow_provider_segtable.operators.emission import Emission, Located, emissions
-from airflow_provider_segtable.operators.rendered import run_name, task_of
+from airflow_provider_segtable.operators.rendered import run_name
 from airflow_provider_segtable.services.cancelling import cancel
 from airflow_provider_segtable.storage.local import SystemClock
+from airflow_provider_segtable.table.context import task_of
 
 LIVE = ("queued", "running")
 SKIPPED = "skipped"

@@ -51,8 +51,6 @@ from airflow_provider_segtable.operators.rendered import (
     SegtablePlannerLink,
     author_of,
     refused_at_once,
-    same_task,
-    task_of,
 )
 from airflow_provider_segtable.operators.spark_operator import Report, SegtableSparkOperator
 from airflow_provider_segtable.planning.engine import Engine, input_size, only_spark
@@ -60,7 +58,7 @@ from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.cancelling import cancel, revive
 from airflow_provider_segtable.services.compact_table import carry_out
 from airflow_provider_segtable.services.compaction import Ended, PlanResult, ending, whole
-from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.context import TableContext, same_task, task_of
 
 LOOK_AGAIN_S = 2.0
 """Longest pause between looks: a lock that ends with its session is not announced."""

@@ -67,16 +67,6 @@ def author_of(context: Context) -> str:
     return f"{here} {ti.dag_id}/{ti.run_id}/{ti.task_id}" if ti else here
 
 
-def task_of(author: str) -> str:
-    """Return ``dag/run/task`` of an author, equal for all tries; empty if it is no task."""
-    return author.partition(" ")[2]
-
-
-def same_task(author: str, other: str) -> bool:
-    """Return whether two authors are tries of one task, or are the same process."""
-    return author == other or task_of(author) == task_of(other) != ""
-
-
 # Links of a task
 class SegtableTableLink(BaseOperatorLink):
     """The folder of the task's table, if its store has a console."""

@@ -321,6 +321,16 @@ def this_process() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
+def task_of(author: str) -> str:
+    """Return ``dag/run/task`` of an author, equal for all tries; empty if it is no task."""
+    return author.partition(" ")[2]
+
+
+def same_task(author: str, other: str) -> bool:
+    """Return whether two authors are tries of one task, or are the same process."""
+    return author == other or task_of(author) == task_of(other) != ""
+
+
 def open_context(
     uri: str,
     *,
