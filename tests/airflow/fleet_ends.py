@@ -17,6 +17,7 @@ from .held_file import HeldFile
 
 PLANNER, MINOR = "segtable_planner__ends", "segtable_minor__ends"
 LATE, PAGES = "segtable_minor__late", "pages"
+REMOTE, AWAY = "segtable_minor__remote", "away/flights"
 FLEET = "[properties]\ncompaction.min_segments = 3\n[groups.all]\ntables = ['ends/*/flights']\n"
 FLEET_DAGS = f"""
 from datetime import timedelta
@@ -29,7 +30,21 @@ from airflow_provider_segtable.dag_factory import fleet_dags
 HERE = Path(__file__).parent
 SHARED = dict(fleet=HERE / "ends.toml", schedule=None, upkeep=None)
 
+
+class Cluster:
+    attached = False
+
+    def launch(self, submission, say):
+        say("accepted")
+
+    def kill(self):
+        pass
+
+
 fleet_dags(**SHARED, name="ends", spark={{"retry_delay": timedelta(seconds=1)}})
+fleet_dags(
+    **SHARED, name="remote", engine="spark", spark={{"launcher": Cluster(), "deferrable": True}}
+)
 fleet_dags(
     **SHARED,
     name="late",

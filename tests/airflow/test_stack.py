@@ -22,6 +22,7 @@ from airflow_provider_segtable.assets.table_asset import segtable_asset
 from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted, PlanInflight
 from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 from tests.guides import blocks
@@ -88,7 +89,7 @@ def stack(flights: Flights, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     with AirflowStack(tmp_path_factory.mktemp("home"), dags, env, parallelism=8) as started:
         watched = (NIGHTLY, FORGET, REPORT, FOLLOW, *index_dags.IDS, *log_dags.IDS)
         watched = (*watched, fleet_stack.PLANNER, fleet_stack.UPKEEP)
-        watched = (*watched, fleet_ends.PLANNER)
+        watched = (*watched, fleet_ends.PLANNER, fleet_ends.REMOTE)
         for dag_id in (PLANNER, MINOR, WAITER, SHOWN, DAG_ID, KEYED_PLANNER, *KEYED, *watched):
             started.unpause(dag_id)
         yield started
@@ -546,6 +547,28 @@ def test_runs_that_are_ended_from_outside_end_their_plans_or_take_them_up_again(
     left = (*fleet_ends.CANCELS, fleet_ends.QUEUED)
     segments = {name: table.segments() for name, table in tables.items()}
     assert segments == {name: 3 if name in left else 1 for name in tables}
+
+
+def test_a_deferred_task_that_is_marked_as_failed_cancels_its_plan(
+    flights: Flights, stack: AirflowStack
+) -> None:
+    """Its driver is on a cluster, so the triggerer does it."""
+    table = make_flights(
+        (flights.root / fleet_ends.AWAY).parent, flights.zookeeper, min_segments="3"
+    )
+    (launch,) = plan_table(table.table.ports).launches
+    conf = {"table": fleet_ends.AWAY, "plans": [launch.plan_id]}
+    run_id = stack.trigger(fleet_ends.REMOTE, conf)
+
+    def deferred() -> bool | None:
+        return [task.state for task in stack.tasks(fleet_ends.REMOTE, run_id)] == [
+            "deferred"
+        ] or None
+
+    eventually(deferred, "a deferred task")
+    stack.mark_task(fleet_ends.REMOTE, run_id, "compact", "failed")
+    note = eventually(lambda: fleet_ends.note(table), "the end of its plan")
+    assert note == f"cancelled: the task {fleet_ends.REMOTE}/{run_id}/compact was ended"
 
 
 def test_a_run_that_waits_for_too_long_calls_back(stack: AirflowStack) -> None:
