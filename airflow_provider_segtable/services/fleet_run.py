@@ -19,6 +19,8 @@
    found there for them (``plans_of_offers``), with what was written in between.
 8. A dry run writes nothing, and needs no coordinator.
 9. The facts about a table's reads are read when it is looked at, if it records them.
+10. A look finds out whether a table has a log store. What its services hold is no part of the look:
+    who wants to know asks them (``library.log_stores``), and adds it to the report.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -70,6 +72,7 @@ from airflow_provider_segtable.planning.fleet.table_look import look_of, with_he
 from airflow_provider_segtable.planning.gauges import Gauge
 from airflow_provider_segtable.planning.properties import Policy, PublishSettings
 from airflow_provider_segtable.planning.selection import BRIEFLY
+from airflow_provider_segtable.services.log_directory import addresses
 from airflow_provider_segtable.services.planner import (
     Look,
     PlannerRun,
@@ -86,6 +89,8 @@ from airflow_provider_segtable.table.publishing.publisher import (
 )
 
 AT_ONCE = 8
+LAGS = ("index", "publication", "log_store")
+"""What may lag behind a table, or a table behind."""
 NOTHING = FleetMemory()
 
 PortsOf = Callable[[str], AbstractContextManager[TableContext]]
@@ -113,7 +118,8 @@ class TableReport:
         waiting: seconds that the oldest of them has waited.
         pending: plans that are pending or running.
         expected: when it meets its objective, if it misses it.
-        gauges: its numbers for metrics.
+        gauges: its numbers for metrics, with the lag of its log store if that was asked.
+        log_store: the table's id if it has a log store; else empty.
         runs: what was requested and launched, of the table and of those of its indexes, by name;
             without what was skipped.
     """
@@ -134,10 +140,16 @@ class TableReport:
     pending: int = 0
     expected: Expected | None = None
     gauges: tuple[Gauge, ...] = ()
+    log_store: str = ""
     runs: Mapping[str, PlannerRun] = field(default_factory=dict)
 
-    def facts(self) -> Facts:
-        """Return the report as plain JSON values."""
+    def lag(self, of: str, now: Instant) -> float | None:
+        """Return the longest lag in seconds of ``LAGS`` at a time; None if there is none such."""
+        found = (each.at(now) for each in self.gauges if each.name == f"{of}.lag_seconds")
+        return max(found, default=None)
+
+    def facts(self, now: Instant) -> Facts:
+        """Return the report as plain JSON values at a time."""
         return {
             "table": self.name,
             "group": self.group or None,
@@ -153,6 +165,7 @@ class TableReport:
             "waiting_seconds": round(self.waiting, 3),
             "pending": self.pending,
             "expected": None if self.expected is None else self.expected.facts(),
+            "lag_seconds": {of: self.lag(of, now) for of in LAGS},
         }
 
 
@@ -170,10 +183,11 @@ def _rank(report: TableReport) -> tuple[bool, float, int, str]:
 class FleetRun:
     """The result of a planner run over a fleet.
 
-    ``costs`` are those of the fleet by kind. ``looked`` says why each table was looked at that was;
-    ``memory`` is for the next run.
+    ``at`` is its time. ``costs`` are those of the fleet by kind. ``looked`` says why each table was
+    looked at that was; ``memory`` is for the next run.
     """
 
+    at: Instant
     plan: FleetPlan
     tables: tuple[TableReport, ...]
     costs: Costs
@@ -183,7 +197,7 @@ class FleetRun:
 
     def facts(self) -> Facts:
         """Return the result as plain JSON values."""
-        tables = [each.facts() for each in self.tables]
+        tables = [each.facts(self.at) for each in self.tables]
         costs = {kind: cost.facts() for kind, cost in self.costs.items()}
         return {"dry_run": self.dry_run, "tables": tables, "costs": costs, **self.plan.facts()}
 
@@ -214,13 +228,7 @@ def run_fleet(
     tables = {name: settings_of_look(fleet, name, now, __version__) for name in names}
     known = {name: memory.tables[name] for name in tables if name in memory.tables}
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        asked = {n: each for n, each in known.items() if not why_anyway(each, tables[n], now)}
-        announced = _announced(asked, ports_of, pool, dry_run=dry_run)
-        reasons = {
-            name: why_look(known.get(name), settings, now, announced.get(name))
-            for name, settings in tables.items()
-        }
-        looked = {name: why for name, why in reasons.items() if why}
+        looked = _to_look_at(tables, known, ports_of, pool, now, dry_run=dry_run)
         seen = {name: _Seen(name=name, known=each) for name, each in known.items()}
         seeing = partial(_seen, fleet, ports_of, now, dry_run=dry_run, observe=observe)
         for each in pool.map(seeing, looked, looked.values()):
@@ -241,6 +249,7 @@ def run_fleet(
         replace(_report(fleet, each, now), expected=when.get(name)) for name, each in seen.items()
     )
     return FleetRun(
+        at=now,
         plan=plan,
         tables=worst_first(reports),
         costs=fleet_costs(each.costs for each in looks),
@@ -248,6 +257,25 @@ def run_fleet(
         looked=looked,
         memory=FleetMemory(tables=kept, found=memory.found),
     )
+
+
+def _to_look_at(
+    tables: Mapping[str, str],
+    known: Mapping[str, Remembered],
+    ports_of: PortsOf,
+    pool: ThreadPoolExecutor,
+    now: Instant,
+    *,
+    dry_run: bool,
+) -> dict[str, Why]:
+    """Return the tables of which a look may find something new, each with the reason."""
+    asked = {n: each for n, each in known.items() if not why_anyway(each, tables[n], now)}
+    announced = _announced(asked, ports_of, pool, dry_run=dry_run)
+    reasons = {
+        name: why_look(known.get(name), settings, now, announced.get(name))
+        for name, settings in tables.items()
+    }
+    return {name: why for name, why in reasons.items() if why}
 
 
 def _announced(
@@ -327,6 +355,7 @@ def _seen(
             looked = look_for(fleet, name, ports, state, objective, now, dry_run=dry_run)
             look = looked.look
             observe(name, ports, looked)
+            kept = replace(looked.kept, log_store=has_log_store(ports, look.state))
             runs = {name: carry_out(ports, look, ())}
             if look.state.indexes and frozen(fleet, name, now) is None:
                 for folder, run in plan_inner_tables(ports, dry_run=dry_run):
@@ -337,13 +366,19 @@ def _seen(
     except (SegtableError, OSError) as error:
         return _Seen(name=name, error=f"{type(error).__name__}: {error}")
     known = Remembered(
-        look=looked.kept,
+        look=kept,
         at=now,
         settings=settings_of_look(fleet, name, now, __version__),
-        due=_due(looked.kept.measure, runs.values(), now),
+        due=_due(kept.measure, runs.values(), now),
         unsettled=_unsettled(look.state, runs.values()),
     )
     return _Seen(name=name, known=known, runs=_beginning(fleet, name, runs, now))
+
+
+def has_log_store(ports: TableContext, state: State) -> bool:
+    """Return whether a log store commits to a table, or a service has a bucket of it."""
+    coordinator, table_id = ports.optional_coordinator, state.table.table_id
+    return bool(state.log_store or (coordinator and addresses(coordinator, table_id)))
 
 
 def _due(measure: Measure, runs: Iterable[PlannerRun], now: Instant) -> Instant | None:
@@ -493,5 +528,6 @@ def _report(fleet: Fleet, seen: _Seen, now: Instant) -> TableReport:
         waiting=max(0, now - oldest) / SECOND_US,
         pending=sum(each.pending for each in look.begun),
         gauges=look.gauges,
+        log_store=look.table_id if look.log_store else "",
         runs=seen.runs,
     )
