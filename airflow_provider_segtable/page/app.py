@@ -17,7 +17,6 @@ from pydantic import Field
 
 from airflow_provider_segtable import __version__
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.page import fleet_lines, table_view
 from airflow_provider_segtable.page.actions import Actions, NoActions
 from airflow_provider_segtable.page.answer import Answer, Shown
@@ -67,7 +66,7 @@ def page_app(
         redoc_url=None,
     )
     app.add_middleware(Guard)
-    answer_errors(app)
+    answer_errors(app, lake.safe)
     app.include_router(_session(lake, rights, actions or NoActions(), airflow=airflow))
     for routes in VIEWS:
         app.include_router(routes(lake))
@@ -89,7 +88,7 @@ def _session(lake: Lake, rights: Rights, actions: Actions, *, airflow: bool) -> 
         try:
             sources = await lake.sources()
         except (SegtableError, OSError) as error:
-            late = redacted(str(error))
+            late = lake.safe(str(error))
         fleets = [source.fleet.name for source in sources if source.fleet.name]
         shown = Session(
             user=viewer.name,
