@@ -39,7 +39,7 @@ Source of the idea: Apache Druid's VersionedIntervalTimeline and OvershadowableM
 depends on the order of arrival and can lose data when generations are nested; this one cannot.
 """
 
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from heapq import heappop, heappush
@@ -215,6 +215,9 @@ class Timeline:
 
     _chunks: IntervalIndex[AnyChunk] = field(default_factory=IntervalIndex)
     _count: int = 0
+    _shown: list[Mapping[ChunkKey, ChunkSummary]] = field(
+        default_factory=list, init=False, compare=False, repr=False
+    )
 
     @staticmethod
     def empty() -> "Timeline":
@@ -362,9 +365,18 @@ class Timeline:
         """Return the chunks of ``lookup``, each once, by the first instant at which they win."""
         return tuple({chunk.key: None for _, chunk in self.winning(interval)})
 
-    def visible_summaries(self, interval: Interval | None = None) -> dict[ChunkKey, ChunkSummary]:
-        """Return the summaries of ``visible_chunks``, in the same order, without decoding any."""
-        return {chunk.key: chunk.summary for _, chunk in self.winning(interval)}
+    def visible_summaries(
+        self, interval: Interval | None = None
+    ) -> Mapping[ChunkKey, ChunkSummary]:
+        """Return the summaries of ``visible_chunks``, in the same order, without decoding any.
+
+        Those of the whole table are computed once.
+        """
+        if interval is not None:
+            return {chunk.key: chunk.summary for _, chunk in self.winning(interval)}
+        if not self._shown:
+            self._shown[:] = [{chunk.key: chunk.summary for _, chunk in self.winning(None)}]
+        return self._shown[0]
 
     def state(self, chunk: ChunkKey, group: GroupKey) -> GroupState:
         """Return the state of a group (rule 4).

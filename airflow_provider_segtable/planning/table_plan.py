@@ -6,8 +6,8 @@
    from chunk summaries only: a plan of k segments removes at most k - 1, copies at least the k
    smallest, and tidies each copied byte at most once for each cause: it is unsorted or replaced,
    or rows in it are deleted.
-3. The bound is 0 if no plan can be due: the area is one chunk, no finder expects a plan
-   (``Finder.may_be_due``), and no row is deleted.
+3. The bound is 0 if no plan can be due: no finder expects a plan (``Finder.may_be_due``), and no
+   row is deleted.
 4. A large table is examined area by area, the highest bound first, until the budget is used up, or
    the limit of one run is reached (``planning.selection``).
 5. If a plan of a larger kind is due, it replaces the smaller ones that it makes unnecessary; if it
@@ -91,7 +91,7 @@ class _Bounds:
     def of(self, interval: Interval, inside: _Known) -> float:
         """Return the bound of an area."""
         dirty = self._deleted.may_hold(interval)
-        if not (dirty or len(inside) > 1 or self._may_be_due(interval, inside)):
+        if not (dirty or self._may_be_due(interval, inside)):
             return 0.0
         key = _sizes(inside), dirty + self._may_tidy(inside)
         if key not in self._most:

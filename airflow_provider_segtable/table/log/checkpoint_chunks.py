@@ -58,6 +58,11 @@ ADDED_LATER: Mapping[str, Any] = {
     "completed": 0,
     "buckets": 0,
     "base": None,
+    "least": None,
+    "second": None,
+    "most": None,
+    "time_min": None,
+    "spanned": None,
 }
 """The values of columns that older formats with a chunk table lack."""
 CHUNKS_KEPT = 128
@@ -111,14 +116,15 @@ def chunk_row(key: ChunkKey, summary: ChunkSummary, ids: IdSpaces) -> dict[str, 
 class CheckpointChunks:
     """The chunks of one checkpoint; a thread-safe ``ChunkSource``."""
 
-    def __init__(self, data: bytes, chunks: pa.Table, *, with_bases: bool) -> None:
-        """Read the segments of ``chunks`` from the checkpoint file ``data`` on demand.
+    def __init__(
+        self, data: bytes, file: pq.ParquetFile, chunks: pa.Table, *, with_bases: bool
+    ) -> None:
+        """Read the segments of ``chunks`` on demand from a checkpoint: its bytes, and these opened.
 
         Without bases, an older segtable wrote the file: the number of segments beside a base is
         then known only for chunks that cannot have a base.
         """
-        # Single-threaded: a process that ends while Arrow starts its threads is aborted.
-        self._file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
+        self._file = file
         self.bytes = MemorySource("checkpoint", data)
         chunks = in_columns(chunks, SCHEMA, ADDED_LATER)
         if not with_bases:
@@ -290,12 +296,12 @@ class _PackedSpaces(Mapping[SpaceKey, IdSpace]):
 
 GROUP_ROWS = 4096
 """Number of segments that completes a row group."""
-WRITTEN: Mapping[str, Any] = {
-    "compression": "zstd",
-    "compression_level": 1,
-    "write_statistics": False,
-}
-"""How checkpoints and their chunk tables are written."""
+_BARE: Mapping[str, Any] = {"write_statistics": False, "store_schema": False}
+DENSE: Mapping[str, Any] = {"compression": "zstd", "compression_level": 1, **_BARE}
+"""How complete row groups are written: they are most of a large checkpoint."""
+QUICK: Mapping[str, Any] = {"compression": "lz4", **_BARE}
+"""How chunk tables and incomplete row groups are written. Each column of these is a page or two, and
+zstd takes longer to begin with a page than to read it."""
 _PATH = "checkpoint"
 
 
@@ -457,8 +463,8 @@ def _movable(source: CheckpointChunks) -> Movable | None:
 def _encoded(rows: pa.Table) -> MemorySource:
     """Return rows as a Parquet file of one row group."""
     sink = pa.BufferOutputStream()
-    most = max(1, rows.num_rows)
-    pq.write_table(rows, sink, use_dictionary=REPEATING, row_group_size=most, **WRITTEN)
+    most, how = max(1, rows.num_rows), DENSE if rows.num_rows >= GROUP_ROWS else QUICK
+    pq.write_table(rows, sink, use_dictionary=REPEATING, row_group_size=most, **how)
     return MemorySource(_PATH, sink.getvalue().to_pybytes())
 
 
