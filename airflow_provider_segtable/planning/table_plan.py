@@ -8,6 +8,7 @@
    or rows in it are deleted.
 3. The bound is 0 if no plan can be due: no finder expects a plan (``Finder.may_be_due``), and no
    row is deleted.
+   A brief run asks first whether the bound of the whole table is 0, as it mostly is.
 4. A large table is examined area by area, the highest bound first, until the budget is used up, or
    the limit of one run is reached (``planning.selection``).
 5. If a plan of a larger kind is due, it replaces the smaller ones that it makes unnecessary; if it
@@ -39,6 +40,7 @@ from airflow_provider_segtable.planning.planner_context import (
 )
 from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.planning.selection import (
+    BRIEFLY,
     Area,
     Candidate,
     Draining,
@@ -65,6 +67,21 @@ def areas(found: PlannerContext) -> Iterator[Area]:
             segments=sum([summary.visible for _, summary in inside]),
             bound=bound.of(interval, inside),
         )
+
+
+def nothing_due(found: PlannerContext) -> bool:
+    """Return whether no plan of any area can be due, asked of all chunks at once.
+
+    What no finder expects of a whole table, it expects of no part of it.
+    """
+    known = found.summaries()
+    if not known:
+        return True
+    whole = Interval(
+        min([chunk.interval.start for chunk, _ in known]),
+        max([chunk.interval.end for chunk, _ in known]),
+    )
+    return _Bounds(found).of(whole, known) == 0
 
 
 _Known = Sequence[tuple[ChunkKey, ChunkSummary]]
@@ -224,7 +241,8 @@ def plan_all(
     def look(area: Area) -> list[Candidate]:
         return candidates_in(looking_at(found, area.interval), largest_first, skipped)
 
-    chosen = _with_tables(found, choose((), policy, skipped, areas(found), look, explain))
+    some = () if explain == BRIEFLY and nothing_due(found) else areas(found)
+    chosen = _with_tables(found, choose((), policy, skipped, some, look, explain))
     return replace(chosen, due=_due(found, chosen))
 
 

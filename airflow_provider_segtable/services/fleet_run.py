@@ -44,7 +44,7 @@ from airflow_provider_segtable.planning.fleet.fleet_memory import (
     FleetMemory,
     Remembered,
     Why,
-    settings_of_look,
+    settings_of_looks,
     why_anyway,
     why_look,
 )
@@ -206,7 +206,7 @@ def run_fleet(
         dry_run: request nothing.
         report: called with the progress.
     """
-    tables = {name: settings_of_look(fleet, name, now, __version__) for name in names}
+    tables = settings_of_looks(fleet, names, now, __version__)
     known = {name: memory.tables[name] for name in tables if name in memory.tables}
     with ThreadPoolExecutor(AT_ONCE) as pool:
         asked = {n: each for n, each in known.items() if not why_anyway(each, tables[n], now)}
@@ -218,7 +218,7 @@ def run_fleet(
         looked = {name: why for name, why in reasons.items() if why}
         seen = {name: _Seen(name=name, known=each) for name, each in known.items()}
         for each in pool.map(
-            lambda one: _seen(fleet, one[0], one[1], ports_of, now, dry_run=dry_run),
+            lambda one: _seen(fleet, one[0], one[1], ports_of, now, tables, dry_run=dry_run),
             looked.items(),
         ):
             seen[each.name] = each
@@ -302,6 +302,7 @@ def _seen(
     why: Why,
     ports_of: PortsOf,
     now: Instant,
+    settings: Mapping[str, str],
     *,
     dry_run: bool,
 ) -> _Seen:
@@ -323,7 +324,7 @@ def _seen(
     known = Remembered(
         look=looked.kept,
         at=now,
-        settings=settings_of_look(fleet, name, now, __version__),
+        settings=settings[name],
         due=_due(looked.kept.measure, runs.values(), now),
         unsettled=_unsettled(look.state, runs.values()),
     )

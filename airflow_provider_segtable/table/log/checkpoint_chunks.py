@@ -19,9 +19,9 @@ ADR 0030 has the reasons.
 import json
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from itertools import accumulate, groupby
 from threading import Lock
 from typing import Any
@@ -124,7 +124,6 @@ class CheckpointChunks:
         Without bases, an older segtable wrote the file: the number of segments beside a base is
         then known only for chunks that cannot have a base.
         """
-        self._file = file
         self.bytes = MemorySource("checkpoint", data)
         chunks = in_columns(chunks, SCHEMA, ADDED_LATER)
         if not with_bases:
@@ -133,11 +132,7 @@ class CheckpointChunks:
         self._columns: dict[str, Sequence[Any]] = {
             name: values_of(chunks.column(name)) for name in SCHEMA.names
         }
-        self._lock = Lock()
-        self._group = lru_cache(maxsize=2)(self._read_group)
-        self._group_paths = lru_cache(maxsize=1)(self._read_paths)
-        self.chunk = lru_cache(maxsize=CHUNKS_KEPT)(self._decode)
-        columns = self._columns
+        columns, groups = self._columns, _RowGroups(file)
         self._summaries = _summaries(columns)
         self.used = sum(1 for count in columns["count"] if count)
         self._keys = tuple(
@@ -145,6 +140,11 @@ class CheckpointChunks:
             for start, end, version, bucket in _named(columns)
         )
         self.spaces = _PackedSpaces(self._keys, columns)
+        # No cache refers to this object: a state that is let go leaves memory at once.
+        self._group = lru_cache(maxsize=2)(groups.read)
+        self._group_paths = lru_cache(maxsize=1)(groups.paths)
+        decode = partial(_decoded, self._keys, columns, self._group)
+        self.chunk = lru_cache(maxsize=CHUNKS_KEPT)(decode)
 
     def timeline(self) -> Timeline:
         """Return the timeline of the chunks that have segments."""
@@ -195,10 +195,7 @@ class CheckpointChunks:
 
     def rows(self, at: int, until: int) -> pa.Table:
         """Return the segment rows of neighbouring chunks in one row group."""
-        columns = self._columns
-        first = columns["first_row"][at]
-        count = columns["first_row"][until - 1] + columns["count"][until - 1] - first
-        return self._group(columns["row_group"][at]).slice(first, count)
+        return _rows(self._columns, self._group, at, until)
 
     def summary(self, at: int) -> ChunkSummary:
         """Return the summary of a chunk."""
@@ -211,25 +208,48 @@ class CheckpointChunks:
         found = self._group_paths(columns["row_group"][at])[first : first + columns["count"][at]]
         return [path for path in found if path]
 
-    def _read_group(self, group: int) -> pa.Table:
+
+class _RowGroups:
+    """The row groups of a checkpoint, read by one thread at a time."""
+
+    def __init__(self, file: pq.ParquetFile) -> None:
+        self._file = file
+        self._lock = Lock()
+
+    def read(self, group: int) -> pa.Table:
+        """Return the segment rows of a row group."""
         with self._lock:
             # Single-threaded: a process that ends while Arrow starts its threads is aborted.
             rows = self._file.read_row_group(group, use_threads=False)
         return in_columns(rows.replace_schema_metadata(), SEGMENTS, ADDED_LATER)
 
-    def _read_paths(self, group: int) -> Sequence[str]:
+    def paths(self, group: int) -> Sequence[str]:
+        """Return the paths of a row group's segments; no other column is read."""
         with self._lock:
             rows = self._file.read_row_group(group, columns=["path"], use_threads=False)
         paths: list[str] = rows.column(0).to_pylist()
         return paths
 
-    def _decode(self, at: int) -> Chunk:
-        key = self._keys[at]
-        try:
-            found = Chunk(key=key).with_changes(segments_in(self.rows(at, at + 1)), ())
-        except _UNREADABLE as error:
-            raise CorruptTable(f"checkpoint is unreadable at chunk {key}: {error}") from error
-        return found
+
+_Columns = Mapping[str, Sequence[Any]]
+
+
+def _rows(
+    columns: _Columns, group: Callable[[int], pa.Table], at: int, until: int
+) -> pa.Table:
+    first = columns["first_row"][at]
+    count = columns["first_row"][until - 1] + columns["count"][until - 1] - first
+    return group(columns["row_group"][at]).slice(first, count)
+
+
+def _decoded(
+    keys: Sequence[ChunkKey], columns: _Columns, group: Callable[[int], pa.Table], at: int
+) -> Chunk:
+    key = keys[at]
+    try:
+        return Chunk(key=key).with_changes(segments_in(_rows(columns, group, at, at + 1)), ())
+    except _UNREADABLE as error:
+        raise CorruptTable(f"checkpoint is unreadable at chunk {key}: {error}") from error
 
 
 def _without_late(chunks: pa.Table) -> pa.Table:
@@ -239,12 +259,12 @@ def _without_late(chunks: pa.Table) -> pa.Table:
     return chunks.set_column(SCHEMA.get_field_index("late"), SCHEMA.field("late"), late)
 
 
-def _named(columns: Mapping[str, Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
+def _named(columns: _Columns) -> Iterator[tuple[Any, ...]]:
     """Yield start, end, version and bucket of each chunk."""
     return zip(*(columns[name] for name in ("start", "end", "version", "bucket")), strict=True)
 
 
-def _summaries(columns: Mapping[str, Sequence[Any]]) -> list[ChunkSummary]:
+def _summaries(columns: _Columns) -> list[ChunkSummary]:
     """Return the summaries of all chunks; chunks with equal segments share their counts."""
     bits = {text: _by_bits(text) for text in set(columns["sizes"])}
     names = {text: json.loads(text or "{}") for text in set(columns["clustered"])}
@@ -263,7 +283,7 @@ def _by_bits(text: str | None) -> Mapping[int, int]:
 class _PackedSpaces(Mapping[SpaceKey, IdSpace]):
     """Id spaces stored as columns; an ``IdSpace`` is created at each lookup."""
 
-    def __init__(self, keys: Sequence[ChunkKey], columns: Mapping[str, Sequence[Any]]) -> None:
+    def __init__(self, keys: Sequence[ChunkKey], columns: _Columns) -> None:
         self._keys = keys
         self._columns = columns
         self._places = {name: at for at, name in enumerate(_named(columns))}
