@@ -214,6 +214,7 @@ class ChunkSummary(NamedTuple):
         time_max: the latest event time; None if no visible segment has rows.
         oldest: the creation time of the oldest segment; None if no segment is visible.
         newest: the creation time of the newest segment; None if no segment is visible.
+        files: the number of segments with a file: all but tombstones.
         sizes: the number of segments with a file, by the bit length of their size in bytes.
         clustered: bytes by clustering; shows how much is not sorted as a policy wants.
         late: the number of segments with rows beside the chunk's base (``core.segment``);
@@ -237,6 +238,7 @@ class ChunkSummary(NamedTuple):
     time_max: Instant | None = None
     oldest: Instant | None = None
     newest: Instant | None = None
+    files: int = 0
     sizes: Mapping[int, int] = _NOTHING
     clustered: Mapping[str, int] = _NOTHING
     late: int | None = 0
@@ -263,11 +265,6 @@ class ChunkSummary(NamedTuple):
     def baseless(self) -> bool:
         """Return whether there are rows, and none of them in a base; true if that is not known."""
         return self.late is None or 0 < self.late == self.files
-
-    @property
-    def files(self) -> int:
-        """Return the number of visible segments with a file: all but tombstones."""
-        return sum(self.sizes.values())
 
     def smaller_files(self, size: float) -> int | None:
         """Return the number of files smaller than this, in bytes; None if it is not known."""
@@ -354,6 +351,7 @@ def summarize(
         time_max=max((segment.time_max for segment in filled), default=None),
         oldest=min((segment.created for segment in visible), default=None),
         newest=max((segment.created for segment in visible), default=None),
+        files=len(ascending),
         sizes=dict(sorted(sizes.items())),
         clustered=dict(sorted(clustered.items())),
         late=len(filled) - sum(1 for s in base_of(visible) if s.rows),

@@ -410,7 +410,8 @@ class Timeline:
     def winning(self, interval: Interval | None) -> Iterator[tuple[Interval, AnyChunk]]:
         """Yield the chunks that win, each with a piece of time in which it does."""
         for together in _connected(self.chunks(interval)):
-            for rivals in _by_bucket(together):
+            alone = len(together) == 1
+            for rivals in (together,) if alone else _by_bucket(together):
                 if len(rivals) > 1:
                     yield from _winners(rivals, interval)
                     continue
@@ -444,18 +445,21 @@ def _connected(chunks: Iterable[AnyChunk]) -> Iterator[list[AnyChunk]]:
     together: list[AnyChunk] = []
     end = 0
     for chunk in chunks:
-        if together and chunk.start >= end:
+        interval = chunk.key.interval
+        if together and interval.start < end:
+            together.append(chunk)
+            end = max(end, interval.end)
+            continue
+        if together:
             yield together
-            together = []
-        end = max(end, chunk.end) if together else chunk.end
-        together.append(chunk)
+        together, end = [chunk], interval.end
     if together:
         yield together
 
 
 def _by_bucket(chunks: list[AnyChunk]) -> Iterable[list[AnyChunk]]:
     """Return the chunks of each bucket, in their order."""
-    if len(chunks) == 1 or chunks[0].key.bucket == NO_BUCKET:
+    if chunks[0].key.bucket == NO_BUCKET:
         return (chunks,)
     buckets: dict[int, list[AnyChunk]] = {}
     for chunk in chunks:

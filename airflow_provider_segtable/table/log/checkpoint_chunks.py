@@ -73,7 +73,9 @@ _UNREADABLE = (
     SegtableError,
 )
 _NESTED = ("sizes", "clustered")
-_PLAIN = tuple(name for name in ChunkSummary._fields if name not in _NESTED)
+_IMPLIED = ("files",)
+"""The fields of a summary that follow from others."""
+_PLAIN = tuple(name for name in ChunkSummary._fields if name not in (*_NESTED, *_IMPLIED))
 _SPACES = tuple(generation.value for generation in Generation)
 
 SCHEMA = pa.schema(
@@ -268,7 +270,9 @@ def _summaries(columns: _Columns) -> list[ChunkSummary]:
     """Return the summaries of all chunks; chunks with equal segments share their counts."""
     bits = {text: _by_bits(text) for text in set(columns["sizes"])}
     names = {text: json.loads(text or "{}") for text in set(columns["clustered"])}
+    files = {text: sum(some.values()) for text, some in bits.items()}
     nested = {
+        "files": map(files.get, columns["sizes"]),
         "sizes": map(bits.get, columns["sizes"]),
         "clustered": map(names.get, columns["clustered"]),
     }
