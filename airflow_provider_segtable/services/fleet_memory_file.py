@@ -64,7 +64,7 @@ def write_memory(storage: Storage | None, fleet: str, memory: FleetMemory) -> No
 
 def encode_memory(memory: FleetMemory, fleet: str) -> bytes:
     """Return the bytes of a memory."""
-    body = {"head": _head(fleet), "memory": _plain(memory)}
+    body = {"head": _head(fleet), "memory": _dataclass_writer(FleetMemory)(memory)}
     return zlib.compress(json.dumps(body, separators=(",", ":")).encode(), 1)
 
 
@@ -78,7 +78,7 @@ def decode_memory(data: bytes, fleet: str) -> FleetMemory:
     if not isinstance(body, dict) or body.get("head") != _head(fleet):
         raise ValueError(f"it is not the memory of fleet {fleet} in this format")
     try:
-        memory: FleetMemory = _reader(FleetMemory)(body.get("memory"))
+        memory: FleetMemory = _dataclass_reader(FleetMemory)(body.get("memory"))
     except (SegtableError, TypeError, AttributeError, LookupError) as error:
         raise ValueError(f"it is damaged: {error}") from error
     if wrong := misfit(memory):
@@ -91,13 +91,35 @@ def _head(fleet: str) -> list[Any]:
 
 
 # Values as plain JSON, by their declared types
-def _plain(value: Any) -> Any:
-    kind: Any = type(value)
-    if hasattr(kind, "__dataclass_fields__"):
-        return [_plain(getattr(value, name)) for name in _names(kind)]
-    if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, tuple) else value
+_Change = Callable[[Any], Any]
+
+
+@lru_cache(maxsize=64)
+def _writer(hint: Any) -> _Change | None:
+    """Return what makes a value of a declared type plain; None if it is plain already."""
+    inside = get_args(hint)
+    if get_origin(hint) in (Union, UnionType):
+        (kind,) = (each for each in inside if each is not NoneType)
+        return (write := _writer(kind)) and (lambda value: None if value is None else write(value))
+    if get_origin(hint) is tuple:
+        write = _writer(inside[0])
+        return (lambda some: [*map(write, some)]) if write else list
+    if inside:
+        write = _writer(inside[1])
+        return (lambda some: {k: write(each) for k, each in some.items()}) if write else dict
+    return _dataclass_writer(hint) if is_dataclass(hint) else None
+
+
+def _dataclass_writer(kind: Any) -> _Change:
+    names, changes = _names(kind), _changes(kind, _writer)
+
+    def write(value: Any) -> Any:
+        plain = [getattr(value, name) for name in names]
+        for at, change in changes:
+            plain[at] = change(plain[at])
+        return plain
+
+    return write
 
 
 @lru_cache(maxsize=64)
@@ -106,32 +128,37 @@ def _names(kind: Any) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=64)
-def _reader(hint: Any) -> Callable[[Any], Any]:
-    """Return what makes a value of a declared type from its plain form."""
+def _reader(hint: Any) -> _Change | None:
+    """Return what makes a value of a declared type from its plain form; None if that is it."""
     inside = get_args(hint)
     if get_origin(hint) in (Union, UnionType):
         (kind,) = (each for each in inside if each is not NoneType)
-        read = _reader(kind)
-        return lambda plain: None if plain is None else read(plain)
+        return (read := _reader(kind)) and (lambda plain: None if plain is None else read(plain))
     if get_origin(hint) is tuple:
         read = _reader(inside[0])
-        return lambda plain: tuple([read(each) for each in plain])
+        return (lambda plain: tuple(map(read, plain))) if read else tuple
     if inside:
         read = _reader(inside[1])
-        return lambda plain: {key: read(each) for key, each in plain.items()}
-    if not is_dataclass(hint):
-        return lambda plain: plain
-    return _dataclass_reader(hint)
+        return read and (lambda plain: {key: read(each) for key, each in plain.items()})
+    return _dataclass_reader(hint) if is_dataclass(hint) else None
 
 
-def _dataclass_reader(kind: Any) -> Callable[[Any], Any]:
-    names, readers = _names(kind), tuple(map(_reader, _hints(kind).values()))
+def _dataclass_reader(kind: Any) -> _Change:
+    names, changes = _names(kind), _changes(kind, _reader)
 
     def read(plain: Any) -> Any:
-        pairs = zip(names, readers, plain, strict=True)
-        return kind(**{name: of_field(each) for name, of_field, each in pairs})
+        values = [*plain]
+        for at, change in changes:
+            values[at] = change(values[at])
+        return kind(**dict(zip(names, values, strict=True)))
 
     return read
+
+
+def _changes(kind: Any, of: Callable[[Any], _Change | None]) -> list[tuple[int, _Change]]:
+    """Return the changes of a dataclass's fields, with their places."""
+    some = enumerate(map(of, _hints(kind).values()))
+    return [(at, change) for at, change in some if change is not None]
 
 
 def _hints(kind: Any) -> dict[str, Any]:

@@ -234,9 +234,7 @@ def run_fleet(
                 seen[each.name] = each
                 del kept[each.name]  # its log has new events
     when = _expected(looks, plan, now)
-    reports = (
-        replace(_report(fleet, each, now), expected=when.get(name)) for name, each in seen.items()
-    )
+    reports = (_report(fleet, each, when.get(name), now) for name, each in seen.items())
     return FleetRun(
         plan=plan,
         tables=worst_first(reports),
@@ -455,7 +453,7 @@ def _expected(
     return {name: expected(look, begins[name], waits[name], now) for name, look in late.items()}
 
 
-def _report(fleet: Fleet, seen: _Seen, now: Instant) -> TableReport:
+def _report(fleet: Fleet, seen: _Seen, when: Expected | None, now: Instant) -> TableReport:
     group = fleet.group_of(seen.name)
     of_group = group.name if group else ""
     if seen.known is None:
@@ -477,6 +475,7 @@ def _report(fleet: Fleet, seen: _Seen, now: Instant) -> TableReport:
         offered=sum(each.size for each in look.offers),
         waiting=max(0, now - oldest) / SECOND_US,
         pending=sum(each.pending for each in look.begun),
+        expected=when,
         gauges=look.gauges,
         runs=seen.runs,
     )

@@ -9,7 +9,8 @@
 3. A table with plans that are pending, or ids whose writer may be gone, is *unsettled*: whether the
    worker lives is not in its log. It is looked at in each run.
 4. Announcements are hints. So nothing is remembered for longer than ``SWEEP_US``, whatever is
-   announced, and a table of which nothing is announced is looked at.
+   announced, and a table of which nothing is announced is looked at. Each table has its own moment
+   of that time (``swept_at``), so that each run has its share of such looks.
 5. Only looks are remembered, no decision: budgets and windows change with the time, so remembered
    offers are ranked again in each run.
 6. The memory may be lost, damaged or old. The worst is a look more, as rule 2 asks what is
@@ -113,7 +114,17 @@ def why_anyway(known: Remembered | None, settings: str, now: Instant) -> Why | N
     if known.due is not None and known.due <= now:
         return Why.DUE
     # A clock that was set back must not keep a look for longer.
-    return None if known.at <= now < known.at + SWEEP_US else Why.SWEEP
+    return None if known.at <= now < swept_at(known) else Why.SWEEP
+
+
+def swept_at(known: Remembered) -> Instant:
+    """Return when a look is repeated in any case: at most ``SWEEP_US`` later.
+
+    That is the next moment of the table's own: looks that were taken together, as after a change
+    of the code, are not repeated together.
+    """
+    own = int(_digest(known.look.table_id), 16) % SWEEP_US
+    return known.at + SWEEP_US - (known.at - own) % SWEEP_US
 
 
 def _why_announced(known: Remembered | None, announced: int | None) -> Why | None:

@@ -1,5 +1,8 @@
 """Which tables are looked at again, and why."""
 
+from collections import Counter
+from dataclasses import replace
+
 import pytest
 
 from airflow_provider_segtable.core.time import MINUTE_US, SECOND_US
@@ -14,6 +17,7 @@ from airflow_provider_segtable.planning.fleet.fleet_memory import (
     globs_of,
     listed_already,
     settings_of_looks,
+    swept_at,
     why_look,
 )
 from airflow_provider_segtable.planning.fleet.fleet_plan import TableLook
@@ -49,6 +53,21 @@ def test_a_table_is_looked_at_where_a_look_may_find_something_new(
 ) -> None:
     """And where the memory cannot be trusted: it is old, or the clock was set back."""
     assert why_look(known, "s", NOON, announced) is why
+
+
+def test_looks_that_were_taken_together_are_not_repeated_together() -> None:
+    """Each within half an hour, and from then on every half an hour at the same moment."""
+    looks = [replace(LOOK, table_id=f"table-{n}") for n in range(600)]
+    together = [remembered(look=look, at=NOON) for look in looks]
+    moments = [swept_at(each) for each in together]
+    assert all(NOON < at <= NOON + SWEEP_US for at in moments)
+    minutes = Counter((at - NOON - 1) // MINUTE_US for at in moments)
+    assert len(minutes) == 30
+    assert max(minutes.values()) < 60, "a run a minute has about a thirtieth of them"
+    for known, at in zip(together, moments, strict=True):
+        assert why_look(known, "s", at - 1, 7) is None
+        assert why_look(known, "s", at, 7) is Why.SWEEP
+        assert swept_at(replace(known, at=at)) == at + SWEEP_US
 
 
 def digest(fleet: Fleet, code: str) -> str:
