@@ -13,20 +13,22 @@
 import json
 import logging
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from airflow_provider_segtable import __version__
 from airflow_provider_segtable.core.errors import NotFound, SegtableError
 from airflow_provider_segtable.core.log.events import misfit
-from airflow_provider_segtable.planning.fleet.fleet_memory import FleetMemory
+from airflow_provider_segtable.planning.fleet.fleet_memory import FleetMemory, FoundTables
 from airflow_provider_segtable.ports.storage import Storage
 
 FOLDER = "_segtable_fleet"
 _LOG = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 def memory_path(fleet: str) -> str:
@@ -53,6 +55,21 @@ def read_memory(storage: Storage | None, fleet: str) -> FleetMemory:
     return FleetMemory()
 
 
+def last_search(storage: Storage | None, fleet: str) -> FoundTables | None:
+    """Return the last search for a fleet's tables that a planner remembers, if it remembers any.
+
+    Args:
+        storage: as ``read_memory``.
+        fleet: the name of the fleet.
+    """
+    if storage is None:
+        return None
+    with suppress(SegtableError, OSError, ValueError, TypeError, LookupError, zlib.error):
+        plain = _body(storage.read(memory_path(fleet)), fleet)[_names(FleetMemory).index("found")]
+        return None if plain is None else _checked(lambda: _dataclass_reader(FoundTables)(plain))
+    return None
+
+
 def write_memory(storage: Storage | None, fleet: str, memory: FleetMemory) -> None:
     """Keep a memory for the next planner, as ``read_memory`` finds it; a failure is logged."""
     try:
@@ -74,16 +91,27 @@ def decode_memory(data: bytes, fleet: str) -> FleetMemory:
     Raises:
         ValueError, zlib.error: it is damaged, of another fleet, or of other code.
     """
+    plain = _body(data, fleet)
+    return _checked(lambda: _dataclass_reader(FleetMemory)(plain))
+
+
+def _body(data: bytes, fleet: str) -> Any:
+    """Return the plain form of a memory; errors as ``decode_memory``."""
     body = json.loads(zlib.decompress(data))
     if not isinstance(body, dict) or body.get("head") != _head(fleet):
         raise ValueError(f"it is not the memory of fleet {fleet} in this format")
+    return body.get("memory")
+
+
+def _checked(read: Callable[[], T]) -> T:
+    """Return a value that is read, if it has the declared types; errors as ``decode_memory``."""
     try:
-        memory: FleetMemory = _dataclass_reader(FleetMemory)(body.get("memory"))
+        found = read()
     except (SegtableError, TypeError, AttributeError, LookupError) as error:
         raise ValueError(f"it is damaged: {error}") from error
-    if wrong := misfit(memory):
+    if wrong := misfit(found):
         raise ValueError(f"it is damaged: {wrong}")
-    return memory
+    return found
 
 
 def _head(fleet: str) -> list[Any]:

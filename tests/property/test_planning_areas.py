@@ -5,7 +5,8 @@ Random tables with holes, deletes, pending plans and time that was cut anew. The
 1. areas are disjoint, cut no chunk apart, and hold every chunk with rows;
 2. no candidate in an area is more urgent than its bound, and there is none where the bound is 0;
 3. the plans chosen are those that looking at everything chooses, from packed chunks, too;
-4. a run that may look at one area only still chooses something, if there is anything to choose.
+4. a run that may look at one area only still chooses something, if there is anything to choose;
+5. a brief run that examines nothing has nothing to choose, and summaries agree with the segments.
 """
 
 from dataclasses import replace
@@ -15,7 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_provider_segtable.core.chunk import overlap_of
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log.work import depth
 from airflow_provider_segtable.planning import selection
 from airflow_provider_segtable.planning.finders.finder import finders
 from airflow_provider_segtable.planning.planner_context import (
@@ -24,8 +27,13 @@ from airflow_provider_segtable.planning.planner_context import (
     planner_context,
 )
 from airflow_provider_segtable.planning.properties import Policy
-from airflow_provider_segtable.planning.selection import Planned, choose
-from airflow_provider_segtable.planning.table_plan import areas, candidates_in, plan_all
+from airflow_provider_segtable.planning.selection import BRIEFLY, Planned, choose
+from airflow_provider_segtable.planning.table_plan import (
+    areas,
+    candidates_in,
+    nothing_due,
+    plan_all,
+)
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from tests.examples import examples
 from tests.property.test_planning import History
@@ -53,12 +61,37 @@ def check_areas(state: State, policy: Policy, now: int) -> None:
         assert all(one.plan.size >= area.least for one in within), area
 
 
+def check_summaries(state: State, policy: Policy) -> None:
+    """Compare what summaries tell with the segments that they stand for."""
+    timeline = state.timeline
+    for chunk, summary in timeline.visible_summaries().items():
+        segments = [s for group in timeline.visible_groups(chunk) for s in group.segments]
+        sizes = [each.size for each in segments if each.path]
+        for limit in (policy.small_size, policy.largest_output, *sizes, *(n + 1 for n in sizes)):
+            small = sum(size < limit for size in sizes)
+            assert summary.smaller_files(limit) in (small, None)
+            assert summary.smaller(limit) >= small
+            assert summary.any_larger(limit) == any(size > limit for size in sizes)
+        few = len(sizes) < 3
+        assert not few or summary.smaller_files(policy.small_size) is not None
+        near = timeline.visible_summaries(chunk.interval).values()
+        assert overlap_of([each for each in near if each.rows]) == depth(
+            timeline.visible_segments(chunk.interval)
+        )
+
+
 def check(table: History) -> None:
     state, policy, now = table.state, table.policy, table.now
     check_areas(state, policy, now)
+    check_summaries(state, policy)
     expected = at_once(state, policy, now)
     assert plan_all(state, policy, now).chosen == expected.chosen
+    brief = plan_all(state, policy, now, explain=BRIEFLY)
+    assert brief.chosen == expected.chosen
+    if nothing_due(planner_context(state, policy, now)):
+        assert not expected.chosen
     packed = read_checkpoint(write_checkpoint(state))
+    assert plan_all(packed, policy, now, explain=BRIEFLY) == brief
     assert plan_all(packed, policy, now) == plan_all(state, policy, now)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(selection, "LOOKS", 1)
