@@ -9,8 +9,10 @@ Random tables with holes, deletes, pending plans and time that was cut anew. The
 5. a brief run that examines nothing has nothing to choose, and summaries agree with the segments.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -19,6 +21,9 @@ from hypothesis import strategies as st
 from airflow_provider_segtable.core.chunk import overlap_of
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log.work import depth
+from airflow_provider_segtable.core.segment import NO_BUCKET, ChunkKey, Segment, Shard
+from airflow_provider_segtable.core.tables.rollup_kind import Rollup
+from airflow_provider_segtable.core.time import DAY_US, HOUR_US, Granularity
 from airflow_provider_segtable.planning import selection
 from airflow_provider_segtable.planning.finders.finder import finders
 from airflow_provider_segtable.planning.planner_context import (
@@ -38,6 +43,8 @@ from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, writ
 from tests.examples import examples
 from tests.property.test_planning import History
 from tests.property.test_planning_regions import Weeks
+from tests.support.builders import BASE, DEFINITION, JANUARY, created, first
+from tests.unit.core.keyed_actions import KEYED
 
 
 def at_once(state: State, policy: Policy, now: int) -> Planned:
@@ -80,7 +87,7 @@ def check_summaries(state: State, policy: Policy) -> None:
         )
 
 
-def check(table: History) -> None:
+def check(table: "History | Still") -> None:
     state, policy, now = table.state, table.policy, table.now
     check_areas(state, policy, now)
     check_summaries(state, policy)
@@ -124,3 +131,83 @@ def test_areas_of_weeks_and_months_plan_as_the_whole(seed: int, steps: int) -> N
             table.wanted()
     table.policy = replace(table.policy, max_plans=table.draw.choice([1, 64]))
     check(table)
+
+
+class Still:
+    """A table that is made at once: its chunks have buckets, bases, and sizes near the limits."""
+
+    def __init__(self, seed: int) -> None:
+        self.draw = Random(seed)
+        pick = self.draw.choice
+        self.policy = Policy(
+            target_size=1000,
+            min_segments=pick([2, 4]),
+            clustering=pick(["", "flight", "flight"]),
+            semi_major=pick(["auto", "auto", "off"]),
+            semi_major_unclustered=pick([0.0, 0.1, 0.5]),
+            major=pick(["auto", "auto", "off"]),
+            major_unclustered=pick([0.0, 0.1, 0.5]),
+            major_buckets=pick([0, 0, 4, 8]),
+            major_granularity=pick(["", "", "month", "year"]),
+            max_plans=64,
+        )
+        self.now = BASE + pick([0, 90 * DAY_US])
+        table = pick([KEYED, KEYED, DEFINITION, replace(DEFINITION, kind=Rollup())])
+        chunks = self.chunks(keyed=table is KEYED)
+        segments = [segment for chunk in chunks for segment in self.segments_of(chunk)]
+        state = created(table)
+        self.state = replace(state, timeline=state.timeline.with_changes(add=segments))
+
+    def chunks(self, *, keyed: bool) -> Iterator[ChunkKey]:
+        """Yield chunks of some months; some of them overlap, or have several versions."""
+        for month in range(self.draw.choice([1, 2, 4])):
+            at = JANUARY.start + month * 31 * DAY_US
+            sizes = [Granularity.MONTH, Granularity.WEEK, Granularity.DAY]
+            for size in self.draw.sample(sizes, self.draw.choice([1, 1, 2])):
+                some = self.draw.sample(range(4), self.draw.choice([1, 2, 4]))
+                for bucket in some if keyed else [NO_BUCKET]:
+                    yield ChunkKey(size.chunk(at), BASE + self.draw.choice([0, 0, 1]), bucket)
+
+    def segments_of(self, chunk: ChunkKey) -> Iterator[Segment]:
+        """Yield a base, if there is one, and what is beside it."""
+        pick = self.draw.choice
+        base, late = pick([0, 0, 1, 2]), pick([0, 1, 2, 3])
+        for partition in range(max(base + late, 1)):
+            inside = partition < base
+            size = pick([1, 749, 750, 751, 1000, 1000, 1000, 1799, 1800, 1801])
+            yield replace(
+                first(partition + pick([0, 0, 5 * (not inside)]), chunk=chunk),
+                shard=Shard.first_generation(partition, core=base, base=base if inside else 0),
+                id=chunk.segment(partition),
+                size=size,
+                clustering=pick(["flight", "flight" if inside else ""]),
+                time_min=chunk.interval.start + pick([0, HOUR_US]),
+                time_max=chunk.interval.end - 1 - pick([0, HOUR_US]),
+            )
+
+
+@examples(200)
+@given(st.integers(0, 2**32))
+def test_areas_of_buckets_plan_as_the_whole(seed: int) -> None:
+    """Although most of them are never examined."""
+    check(Still(seed))
+
+
+def test_a_settled_bucket_is_never_decoded() -> None:
+    """A base that is sorted and of good sizes, in each of four buckets of each month."""
+    chunks = [
+        ChunkKey(Granularity.MONTH.chunk(at), BASE, bucket)
+        for at, bucket in product((JANUARY.start, JANUARY.start + 40 * DAY_US), range(4))
+    ]
+    shard = Shard.first_generation(0, core=1, base=1)
+    settled = [
+        replace(first(0, chunk=chunk, size=1000), shard=shard, clustering="flight")
+        for chunk in chunks
+    ]
+    state = created(KEYED)
+    state = replace(state, timeline=state.timeline.with_changes(add=settled))
+    packed = read_checkpoint(write_checkpoint(state))
+    policy = Policy(target_size=1000, clustering="flight")
+    assert plan_all(packed, policy, BASE + 90 * DAY_US, explain=BRIEFLY).chosen == ()
+    (source,) = {id(each.source): each.source for each in packed.timeline.chunks()}.values()
+    assert source.chunk.cache_info().misses == 0
