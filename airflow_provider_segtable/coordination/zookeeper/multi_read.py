@@ -34,7 +34,7 @@ class MultiRead(NamedTuple):
     """A request for the data of nodes, in the form of kazoo's own requests."""
 
     paths: Sequence[str]
-    type: int = 22
+    type = 22
 
     def serialize(self) -> bytes:
         """Return the request's body: a header and a request without a watch for each node."""
