@@ -372,11 +372,12 @@ class Timeline:
 
         Those of the whole table are computed once.
         """
-        if interval is not None:
-            return {chunk.key: chunk.summary for _, chunk in self.winning(interval)}
         if not self._shown:
+            if interval is not None:
+                return {chunk.key: chunk.summary for _, chunk in self.winning(interval)}
             self._shown[:] = [{chunk.key: chunk.summary for _, chunk in self.winning(None)}]
-        return self._shown[0]
+        known = self._shown[0]
+        return known if interval is None else {c: known[c] for c in self.visible_chunks(interval)}
 
     def state(self, chunk: ChunkKey, group: GroupKey) -> GroupState:
         """Return the state of a group (rule 4).

@@ -51,8 +51,8 @@ from airflow_provider_segtable.planning.selection import (
 
 
 # Areas and their bounds
-def areas(found: PlannerContext) -> Iterator[Area]:
-    """Yield the areas of a table, earliest first."""
+def areas(found: PlannerContext, *, due: bool = False) -> Iterator[Area]:
+    """Yield the areas of a table, earliest first; or only those in which a plan may be due."""
     known = sorted(found.summaries(), key=_times)
     bound = _Bounds(found)
     at = 0
@@ -61,12 +61,10 @@ def areas(found: PlannerContext) -> Iterator[Area]:
         while at < len(known) and known[at][0].interval.start < interval.end:
             at += 1
         inside = known[first:at]
-        yield Area(
-            interval=interval,
-            known=inside,
-            segments=sum([summary.visible for _, summary in inside]),
-            bound=bound.of(interval, inside),
-        )
+        most = bound.of(interval, inside)
+        if most or not due:
+            segments = sum([summary.visible for _, summary in inside])
+            yield Area(interval=interval, known=inside, segments=segments, bound=most)
 
 
 def nothing_due(found: PlannerContext) -> bool:
@@ -241,7 +239,8 @@ def plan_all(
     def look(area: Area) -> list[Candidate]:
         return candidates_in(looking_at(found, area.interval), largest_first, skipped)
 
-    some = () if explain == BRIEFLY and nothing_due(found) else areas(found)
+    brief = explain == BRIEFLY
+    some = () if brief and nothing_due(found) else areas(found, due=brief)
     chosen = _with_tables(found, choose((), policy, skipped, some, look, explain))
     return replace(chosen, due=_due(found, chosen))
 

@@ -451,7 +451,7 @@ def test_the_heads_of_many_tables_are_read_together(world: World) -> None:
 def test_heads_are_read_from_any_server(
     world: World, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By several requests if there are many, and one by one where a server knows no such request."""
+    """By several requests if there are many, or one by one if the server knows no such request."""
     monkeypatch.setattr(multi_read, "TOGETHER", 3)
     monkeypatch.setattr(multi_read.MultiRead, "type", number)
     client = world.client()

@@ -16,7 +16,7 @@ from tests.golden import make_checksums
 FOLDER = Path(__file__).parent
 NEWEST = "8-sizes"
 PLACES = {name: FOLDER / f"checkpoint-{name}.parquet" for name in ("6", "7", "8", NEWEST)}
-"""The golden checkpoints, by format; the newest has more numbers of each chunk than others of it."""
+"""The golden checkpoints, by format; the newest knows more of each chunk than others of it."""
 
 
 def golden_state() -> State:

@@ -236,9 +236,7 @@ class _RowGroups:
 _Columns = Mapping[str, Sequence[Any]]
 
 
-def _rows(
-    columns: _Columns, group: Callable[[int], pa.Table], at: int, until: int
-) -> pa.Table:
+def _rows(columns: _Columns, group: Callable[[int], pa.Table], at: int, until: int) -> pa.Table:
     first = columns["first_row"][at]
     count = columns["first_row"][until - 1] + columns["count"][until - 1] - first
     return group(columns["row_group"][at]).slice(first, count)
@@ -324,8 +322,8 @@ _BARE: Mapping[str, Any] = {"write_statistics": False, "store_schema": False}
 DENSE: Mapping[str, Any] = {"compression": "zstd", "compression_level": 1, **_BARE}
 """How complete row groups are written: they are most of a large checkpoint."""
 QUICK: Mapping[str, Any] = {"compression": "lz4", **_BARE}
-"""How chunk tables and incomplete row groups are written. Each column of these is a page or two, and
-zstd takes longer to begin with a page than to read it."""
+"""How chunk tables and incomplete row groups are written: their pages are many and small, and zstd
+takes longer to begin with a page than to read it."""
 _PATH = "checkpoint"
 
 
