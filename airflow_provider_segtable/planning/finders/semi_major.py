@@ -236,7 +236,7 @@ class SemiMajorFinder(Finder):
     def may_be_due(
         self, found: PlannerContext, interval: Interval, summaries: Sequence[ChunkSummary]
     ) -> bool:
-        """Return whether much may be unsorted, a base may be torn, or files may block publishing."""
+        """Return whether much is unsorted, a base may be torn, or files may block publishing."""
         del interval
         policy, keyed = found.policy, found.state.table.kind.buckets
         if policy.semi_major == OFF:
