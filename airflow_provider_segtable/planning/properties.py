@@ -70,13 +70,12 @@ from airflow_provider_segtable.core.time import Cut, Granularity
 Value = int | float | str
 
 
-@cache
-def names_of(settings: type[Any], prefix: str) -> tuple[str, ...]:
+def names_of(settings: Any, prefix: str) -> tuple[str, ...]:
     """Return the properties that a dataclass of settings has."""
-    return tuple(f"{prefix}.{each.name}" for each in fields(settings))
+    return tuple(f"{prefix}.{name}" for name in _kinds(settings))
 
 
-def values_of(settings: type[Any], prefix: str, properties: Mapping[str, str]) -> dict[str, Value]:
+def values_of(settings: Any, prefix: str, properties: Mapping[str, str]) -> dict[str, Value]:
     """Return the values that properties give to a dataclass of settings, by field.
 
     Args:
@@ -102,9 +101,10 @@ def values_of(settings: type[Any], prefix: str, properties: Mapping[str, str]) -
 
 
 @cache
-def _kinds(settings: type[Any]) -> Mapping[str, type[Value]]:
+def _kinds(settings: Any) -> Mapping[str, type[Value]]:
     """Return the types of a dataclass's fields; finding them takes as long as reading a file."""
-    return get_type_hints(settings)
+    hints = get_type_hints(settings)
+    return {each.name: hints[each.name] for each in fields(settings)}
 
 
 def _value(key: str, text: str, kind: type[Value]) -> Value:

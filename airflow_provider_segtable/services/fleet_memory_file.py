@@ -66,7 +66,7 @@ def last_search(storage: Storage | None, fleet: str) -> FoundTables | None:
         return None
     with suppress(SegtableError, OSError, ValueError, TypeError, LookupError, zlib.error):
         plain = _body(storage.read(memory_path(fleet)), fleet)[_names(FleetMemory).index("found")]
-        return None if plain is None else _checked(lambda: _dataclass_reader(FoundTables)(plain))
+        return None if plain is None else _checked(plain, FoundTables)
     return None
 
 
@@ -92,7 +92,7 @@ def decode_memory(data: bytes, fleet: str) -> FleetMemory:
         ValueError, zlib.error: it is damaged, of another fleet, or of other code.
     """
     plain = _body(data, fleet)
-    return _checked(lambda: _dataclass_reader(FleetMemory)(plain))
+    return _checked(plain, FleetMemory)
 
 
 def _body(data: bytes, fleet: str) -> Any:
@@ -103,10 +103,10 @@ def _body(data: bytes, fleet: str) -> Any:
     return body.get("memory")
 
 
-def _checked(read: Callable[[], T]) -> T:
-    """Return a value that is read, if it has the declared types; errors as ``decode_memory``."""
+def _checked(plain: Any, kind: type[T]) -> T:
+    """Return a value from its plain form, with the declared types; errors as ``decode_memory``."""
     try:
-        found = read()
+        found: T = _dataclass_reader(kind)(plain)
     except (SegtableError, TypeError, AttributeError, LookupError) as error:
         raise ValueError(f"it is damaged: {error}") from error
     if wrong := misfit(found):
@@ -125,16 +125,13 @@ _Change = Callable[[Any], Any]
 @lru_cache(maxsize=64)
 def _writer(hint: Any) -> _Change | None:
     """Return what makes a value of a declared type plain; None if it is plain already."""
-    inside = get_args(hint)
-    if get_origin(hint) in (Union, UnionType):
-        (kind,) = (each for each in inside if each is not NoneType)
-        return (write := _writer(kind)) and (lambda value: None if value is None else write(value))
-    if get_origin(hint) is tuple:
-        write = _writer(inside[0])
-        return (lambda some: [*map(write, some)]) if write else list
+    inside, origin = get_args(hint), get_origin(hint)
+    if origin in (Union, UnionType):
+        return _optional(_writer(_only(inside)))
+    if origin is tuple:
+        return _each(_writer(inside[0]), list)
     if inside:
-        write = _writer(inside[1])
-        return (lambda some: {k: write(each) for k, each in some.items()}) if write else dict
+        return _entries(_writer(inside[1]))
     return _dataclass_writer(hint) if is_dataclass(hint) else None
 
 
@@ -158,16 +155,13 @@ def _names(kind: Any) -> tuple[str, ...]:
 @lru_cache(maxsize=64)
 def _reader(hint: Any) -> _Change | None:
     """Return what makes a value of a declared type from its plain form; None if that is it."""
-    inside = get_args(hint)
-    if get_origin(hint) in (Union, UnionType):
-        (kind,) = (each for each in inside if each is not NoneType)
-        return (read := _reader(kind)) and (lambda plain: None if plain is None else read(plain))
-    if get_origin(hint) is tuple:
-        read = _reader(inside[0])
-        return (lambda plain: tuple(map(read, plain))) if read else tuple
+    inside, origin = get_args(hint), get_origin(hint)
+    if origin in (Union, UnionType):
+        return _optional(_reader(_only(inside)))
+    if origin is tuple:
+        return _each(_reader(inside[0]), tuple)
     if inside:
-        read = _reader(inside[1])
-        return read and (lambda plain: {key: read(each) for key, each in plain.items()})
+        return _entries(_reader(inside[1]))
     return _dataclass_reader(hint) if is_dataclass(hint) else None
 
 
@@ -181,6 +175,26 @@ def _dataclass_reader(kind: Any) -> _Change:
         return kind(**dict(zip(names, values, strict=True)))
 
     return read
+
+
+def _only(kinds: tuple[Any, ...]) -> Any:
+    """Return the type of a value that may be absent."""
+    (kind,) = (each for each in kinds if each is not NoneType)
+    return kind
+
+
+def _optional(change: _Change | None) -> _Change | None:
+    return change and (lambda value: None if value is None else change(value))
+
+
+def _each(change: _Change | None, kind: _Change) -> _Change:
+    return kind if change is None else lambda some: kind(map(change, some))
+
+
+def _entries(change: _Change | None) -> _Change:
+    if change is None:
+        return dict
+    return lambda some: {key: change(each) for key, each in some.items()}
 
 
 def _changes(kind: Any, of: Callable[[Any], _Change | None]) -> list[tuple[int, _Change]]:

@@ -9,9 +9,10 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
 
-from kazoo.exceptions import EXCEPTIONS, KazooException, NoNodeError, UnimplementedError
+from kazoo.exceptions import EXCEPTIONS, NoNodeError, UnimplementedError
 from kazoo.protocol.serialization import (
     GetData,
     int_struct,
@@ -20,27 +21,29 @@ from kazoo.protocol.serialization import (
     write_string,
 )
 
-from airflow_provider_segtable.coordination.zookeeper.link import Interrupted, Link
+from airflow_provider_segtable.coordination.zookeeper.link import Link
 
 TOGETHER = 1000
 """The number of nodes that one request reads: less than 100 kB each way."""
 _ERROR = -1
 
-Answer = bytes | KazooException
-"""The data of a node, or why it cannot be read."""
+Answer: TypeAlias = bytes | int
+"""The data of a node, or the number of the error that keeps it from being read."""
 
 
-class MultiRead(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class MultiRead:
     """A request for the data of nodes, in the form of kazoo's own requests."""
 
     paths: Sequence[str]
-    type = 22
+    type: ClassVar[int] = 22
 
     def serialize(self) -> bytes:
         """Return the request's body: a header and a request without a watch for each node."""
-        head = multiheader_struct.pack(GetData.type, 0, -1)
+        head: bytes = multiheader_struct.pack(GetData.type, 0, -1)
         reads = [head + write_string(path) + b"\0" for path in self.paths]
-        return b"".join(reads) + multiheader_struct.pack(_ERROR, 1, -1)
+        end: bytes = multiheader_struct.pack(_ERROR, 1, -1)
+        return b"".join(reads) + end
 
     @staticmethod
     def deserialize(body: bytes, offset: int) -> list[Answer]:
@@ -54,7 +57,7 @@ class MultiRead(NamedTuple):
             (number,) = int_struct.unpack_from(body, offset)
             offset += int_struct.size
             if kind == _ERROR:
-                found.append(EXCEPTIONS[number]())
+                found.append(number)
                 continue
             length = max(number, 0)  # data that is null has no length
             found.append(bytes(body[offset : offset + length]))
@@ -70,9 +73,9 @@ def read_many(link: Link, paths: Sequence[str]) -> Iterator[bytes | None]:
     """
     for at in range(0, len(paths), TOGETHER):
         for answer in _answers(link, paths[at : at + TOGETHER]):
-            if isinstance(answer, KazooException) and not isinstance(answer, NoNodeError):
-                raise answer
-            yield answer if isinstance(answer, bytes) else None
+            if isinstance(answer, int) and answer != NoNodeError.code:
+                raise EXCEPTIONS[answer]
+            yield None if isinstance(answer, int) else answer
 
 
 def _answers(link: Link, paths: Sequence[str]) -> Sequence[Answer]:
@@ -100,8 +103,6 @@ def _multi_read_async(client: Any, paths: Sequence[str]) -> Any:
 def _answer(link: Link, begun: Any) -> Answer:
     try:
         data: bytes = link.wait(begun)[0]
-    except Interrupted:
-        raise
-    except KazooException as error:
-        return error
+    except NoNodeError as error:
+        return int(error.code)
     return data
