@@ -245,7 +245,7 @@ class ZooKeeperCoordinator(ZooKeeperClient):
             watched.bell.wait(rung, left_s)
 
     def heads(self, tables: Collection[str]) -> Mapping[str, int]:
-        """Return the newest announced event of each table that has one; requests are pipelined."""
+        """Return the newest announced event of each table that has one, by one request."""
         nodes = {table: self._nodes(table) for table in tables}
         for own in [self._heads[table] for table in tables if table in self._heads]:
             own.drain()
