@@ -13,8 +13,8 @@ from pydantic import Field
 from airflow_provider_segtable.core.errors import (
     CorruptTable,
     InvalidInput,
-    NotFound,
     SegtableError,
+    VersionExpired,
 )
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment, SegmentId
@@ -169,7 +169,7 @@ def routes(lake: Lake) -> APIRouter:
         state = seen.version(version)
         segment = state.timeline.get(_parsed(segment_id))
         if segment is None:
-            raise NotFound(
+            raise VersionExpired(
                 f"version {state.n} has no segment {segment_id}: it may have been cleaned; "
                 "choose one in the map"
             )
