@@ -319,45 +319,54 @@ def window_of(start: str, end: str) -> Interval | None:
     return Interval(low, parse_instant(end) if end else ALL_TIME.end)
 
 
-def routes(lake: Lake) -> APIRouter:
-    """Return the routes of the segment map."""
-    router, shelf = APIRouter(), EventShelf()
-    overviews: Recent[tuple[str, int], Overview] = Recent(4)
-    replayed: Recent[tuple[object, ...], SegmentMap] = Recent(32)
+class Maps:
+    """The maps of tables, with what was made for them before.
 
-    def newest_map(seen: Seen, window: Interval | None, limit: int) -> SegmentMap:
-        state = seen.state
-        key = (state.table.table_id, state.n)
-        overview = overviews.of(key, lambda: Overview.of(state))
-        return segment_map(state, window, limit=limit, overview=overview)
+    The newest version's map is summed up from its overview. Maps of earlier versions never change,
+    so they are kept themselves.
+    """
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self._shelf = EventShelf()
+        self._overviews: Recent[tuple[str, int], Overview] = Recent(4)
+        self._replayed: Recent[tuple[object, ...], SegmentMap] = Recent(32)
 
     def map_seen(
-        seen: Seen, *, version: int | None, start: str, end: str, limit: int
+        self, seen: Seen, *, version: int | None, start: str, end: str, limit: int
     ) -> SegmentMap:
+        """Return the map of a window of a version; errors as ``window_of`` and ``Seen.version``."""
         window, newest = window_of(start, end), seen.state
+        table = newest.table.table_id
         if version is None or version == newest.n:
-            return newest_map(seen, window, limit)
-        key = (newest.table.table_id, version, window, limit)
-        found = replayed.of(
-            key, lambda: segment_map(seen.version(version), window, newest=newest, limit=limit)
+            overview = self._overviews.of((table, newest.n), lambda: Overview.of(newest))
+            return segment_map(newest, window, limit=limit, overview=overview)
+        found = self._replayed.of(
+            (table, version, window, limit),
+            lambda: segment_map(seen.version(version), window, newest=newest, limit=limit),
         )
-        versions = found.versions.model_copy(
-            update={"first": newest.retained_from, "last": newest.n}
-        )
-        return found.model_copy(update={"versions": versions})
+        kept = {"first": newest.retained_from, "last": newest.n}
+        return found.model_copy(update={"versions": found.versions.model_copy(update=kept)})
 
     def changes_seen(
-        seen: Seen, *, start: str, end: str, before: int | None, limit: int
+        self, seen: Seen, *, start: str, end: str, before: int | None, limit: int
     ) -> ChunkChanges:
+        """Return the events that changed a window; errors as ``window_of`` and the shelf's."""
         state, log = seen.state, seen.ports.log
         oldest = max(log.first(), state.retained_from)
         high = state.n + 1 if before is None else min(before, state.n + 1)
-        events = shelf.backwards(log, state.table.table_id, high, max(oldest, high - SCANNED), STEP)
+        low = max(oldest, high - SCANNED)
+        events = self._shelf.backwards(log, state.table.table_id, high, low, STEP)
         window = window_of(start, end) or ALL_TIME
         changes, looked = changes_of(state, events, window, oldest, limit)
         return ChunkChanges(
             changes=changes, scanned_from=looked, first=oldest, last=state.n, limit=limit
         )
+
+
+def routes(lake: Lake) -> APIRouter:
+    """Return the routes of the segment map."""
+    router, maps = APIRouter(), Maps()
 
     @router.get("/api/map")
     async def map_(
@@ -368,7 +377,7 @@ def routes(lake: Lake) -> APIRouter:
         limit: Annotated[int, Field(ge=1, le=MOST_CELLS)] = LIMIT,
     ) -> Answer[SegmentMap]:
         return await lake.answer(
-            table, map_seen, version=version, start=start, end=end, limit=limit
+            table, maps.map_seen, version=version, start=start, end=end, limit=limit
         )
 
     @router.get("/api/map/changes")
@@ -376,7 +385,7 @@ def routes(lake: Lake) -> APIRouter:
         table: str, start: str = "", end: str = "", before: int | None = None, limit: Limit = 200
     ) -> Answer[ChunkChanges]:
         return await lake.answer(
-            table, changes_seen, start=start, end=end, before=before, limit=limit
+            table, maps.changes_seen, start=start, end=end, before=before, limit=limit
         )
 
     return router
