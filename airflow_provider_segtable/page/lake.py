@@ -273,6 +273,46 @@ class Lake:
         except (StorageError, OSError, Unanswered) as error:
             return self._late(key, source, error)
 
+    async def act(self, table: str, work: Callable[[Seen], T]) -> T:
+        """Do something to a table, with its newest state, in its source's threads.
+
+        Raises:
+            NotATable: there is no such table, or it was dropped.
+            Unanswered: it did not end within the time limit, and goes on; or too much waits.
+            SegtableError: as the work.
+        """
+        prefix, source, own = self.source_of(table)
+        self._look_again(table)
+        workers = self._workers[prefix]
+        run = self._viewed(workers, self._loading(workers, source, table, own), work)
+        try:
+            done: T = (await _within(run, self.limits.limit_s)).data
+        except TimeoutError:
+            raise Unanswered(
+                f"{source.label} has not answered within {self.limits.limit_s:g} s. It may have "
+                "been done, or be done later: look at the timeline"
+            ) from None
+        finally:
+            self._look_again(table)
+        return done
+
+    async def aside(self, work: Callable[[], T]) -> T:
+        """Do something that is of no table, in a thread of the page.
+
+        Raises:
+            Unanswered: it did not end within the time limit, or too much waits.
+        """
+        try:
+            return await _within(self._views.submit(work), self.limits.limit_s)
+        except TimeoutError:
+            raise Unanswered("the page did not answer in time: try again") from None
+
+    def _look_again(self, table: str) -> None:
+        """Let the next question ask for the table's next event."""
+        with self._mutex:
+            if (known := self._tables.get(table)) is not None:
+                known.asked_s = float("-inf")
+
     def _fresh(self, key: Hashable, fresh_s: float) -> tuple[_Kept | None, "Future[_Kept] | None"]:
         """Return the last answer if it is fresh, and the run for a newer one if there is one."""
         with self._mutex:
