@@ -3,7 +3,7 @@
 ::
 
     planner DAG (cron, one run at a time)          a DAG per kind (one run per batch of plans)
-    plan ── list of runs ──> emit (mapped) ──┬───> minor        compact: in the task
+    plan ── triggers runs ───────────────────┬───> minor        compact: in the task
                                              ├───> semi_major   compact  itself, or by
                                              ├───> major        compact  spark-submit
                                              └───> index        build
@@ -17,7 +17,9 @@
     )
 
 1. The planner re-reads the table at every run, so a missed or repeated run is harmless. The
-   table's policy decides which kinds are planned; the DAGs of the other kinds never run.
+   table's policy decides which kinds are planned; the DAGs of the other kinds never run. The task
+   that plans triggers the runs itself (``operators.dag_runs``); where it cannot, the mapped task
+   ``emit`` does, and is skipped otherwise.
 2. Runs queue behind their DAG's ``max_active_runs`` and pool. If kinds share a pool, runs of
    smaller kinds go first: they are short, and readers benefit soonest.
 3. A run of a kind's DAG that a user triggers with the conf ``{"segments": [ids]}`` compacts these
@@ -25,9 +27,8 @@
    ``{"index": name}`` builds that index, and without a conf all indexes of the table. The form
    *Trigger* asks for these values, and each DAG has a page of documentation.
 4. The DAGs of a fleet are as many as those of one table. A run is for one table; its id and its
-   note name it. The planner triggers the runs in its own task (``operators.dag_runs``), and is
-   woken by commits to any of the tables (``triggers.fleet``). Parsing the DAG file reads no fleet
-   file, no table, no storage and no ZooKeeper::
+   note name it. The planner is woken by commits to any of the tables (``triggers.fleet``). Parsing
+   the DAG file reads no fleet file, no table, no storage and no ZooKeeper::
 
        fleet_dags(Path(__file__).with_name("fleet.toml"))
 """
@@ -310,7 +311,7 @@ def _checked_defaults(
 
 
 def _emit(plan: BaseOperator) -> None:
-    """Make the mapped task that triggers the runs that a planner's task returns."""
+    """Make the mapped task that triggers the runs that a planner's task cannot trigger itself."""
     TriggerDagRunOperator.partial(
         task_id="emit",
         **AGAIN,

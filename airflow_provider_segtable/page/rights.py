@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fastapi import HTTPException, Request
+from fastapi.responses import RedirectResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from airflow_provider_segtable.core.secret import Secret
 
@@ -68,6 +70,21 @@ class OnLoopback:
         """Return whether a text is the token."""
         known = self._token.reveal() if self._token else ""
         return bool(known) and secrets.compare_digest(given.encode(), known.encode())
+
+    def entrance(self, app: ASGIApp) -> ASGIApp:
+        """Return the application, which takes the token of a printed address into a cookie."""
+
+        async def entered(scope: Scope, receive: Receive, send: Send) -> None:
+            asked = Request(scope) if scope["type"] == "http" else None
+            given = asked.query_params.get("token", "") if asked else ""
+            if not self.has_token(given):
+                await app(scope, receive, send)
+                return
+            answer = RedirectResponse("./", 303)  # the token is in no address from now on
+            answer.set_cookie(COOKIE, given, httponly=True, samesite="strict")
+            await answer(scope, receive, send)
+
+        return entered
 
     def refusal(self, viewer: Viewer, action: str, table: str) -> str:  # noqa: ARG002 - the port's
         """Return why nothing can be changed: there is no token."""

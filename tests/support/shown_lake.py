@@ -112,6 +112,7 @@ class ShownLake:
     ) -> None:
         self.clock, self.service, self.store = FakeClock(), MemoryService(), Store()
         self.tables: dict[str, TableContext] = {}
+        self.faults: dict[str, str] = {}
         for name in names:
             self.create(name)
         self.source = Source(
@@ -121,7 +122,7 @@ class ShownLake:
             opening=self._opened,
             hidden=HIDDEN,
         )
-        self.lake = Lake({"": self.source}, self.clock, limits or Limits(limit_s=5.0))
+        self.lake = Lake(lambda: {"": self.source}, self.clock, limits or Limits(limit_s=5.0))
 
     def create(self, name: str, properties: Mapping[str, str] | None = None) -> Table:
         """Create a table."""
@@ -149,5 +150,7 @@ class ShownLake:
     def _opened(self, name: str) -> TableContext:
         if name not in self.tables:
             raise NotATable(f"memory://lake/{name} holds no segtable table")
+        if name in self.faults:
+            raise StorageError(self.faults[name])
         ports = self.tables[name]
         return replace(ports, storage=_Gated(ports.storage, self.store))

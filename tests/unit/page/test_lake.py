@@ -7,7 +7,8 @@ import pytest
 
 from airflow_provider_segtable.core.errors import NotATable, StorageError
 from airflow_provider_segtable.page.answer import Answer, Unanswered
-from airflow_provider_segtable.page.lake import STATE_BYTES, Limits, Seen
+from airflow_provider_segtable.page.lake import Limits, Seen
+from airflow_provider_segtable.page.table_states import STATE_BYTES
 from airflow_provider_segtable.table.log.event_log import event_path
 from tests.support.shown_lake import ShownLake
 
@@ -144,7 +145,7 @@ def test_states_are_kept_within_their_bytes() -> None:
     made = ShownLake("a", "b", limits=Limits(state_bytes=STATE_BYTES))
     asked(made, "a")
     asked(made, "b")
-    assert list(made.lake._tables) == ["b"]
+    assert made.lake.states.names() == ("b",)
     made.clock.advance(2)
     assert asked(made, "a").data == 0
 
