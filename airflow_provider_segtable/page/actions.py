@@ -51,6 +51,7 @@ from airflow_provider_segtable.page.action_work import (
 from airflow_provider_segtable.page.answer import Answer, Shown
 from airflow_provider_segtable.page.lake import Lake, Seen
 from airflow_provider_segtable.page.rights import Rights, Viewer
+from airflow_provider_segtable.page.sources import TablePlace
 from airflow_provider_segtable.table.context import TableContext
 
 KINDS: Mapping[str, type[Action]] = MappingProxyType(
@@ -259,14 +260,12 @@ def routes(lake: Lake, rights: Rights, actions: Actions) -> APIRouter:
     """Return the routes of all actions."""
     router = APIRouter()
 
-    def refusal(viewer: Viewer, name: str, table: str) -> str:
-        if not actions.names:
-            return rights.refusal(viewer, name, table) or "this page only shows"
-        return rights.refusal(viewer, name, table)
+    def refusal(viewer: Viewer, name: str, place: TablePlace) -> str:
+        refused = rights.refusal(viewer, name, place)
+        return refused if actions.names else refused or "this page only shows"
 
     async def admit(viewer: Viewer, request: ActionRequest) -> None:
-        lake.source_of(request.table)
-        if why := await lake.aside(partial(refusal, viewer, request.action, request.table)):
+        if why := await lake.aside(request.table, partial(refusal, viewer, request.action)):
             raise HTTPException(403, why)
 
     def foreseen(seen: Seen, *, request: str) -> Preview:
@@ -292,9 +291,8 @@ def routes(lake: Lake, rights: Rights, actions: Actions) -> APIRouter:
         table: Annotated[str, Query(max_length=2000)],
         viewer: Annotated[Viewer, Depends(rights.view)],
     ) -> Answer[AllowedActions]:
-        lake.source_of(table)
         whys = await lake.aside(
-            lambda: {name: refusal(viewer, name, table) for name in actions.names}
+            table, lambda place: {name: refusal(viewer, name, place) for name in actions.names}
         )
         found = [Allowed(name=name, allowed=not why, refusal=why) for name, why in whys.items()]
         return lake.now(AllowedActions(actions=found))

@@ -97,6 +97,12 @@ class TableStates:
         with self._mutex:
             self._tables.clear()
 
+    def ask_again(self, name: str) -> None:
+        """Let the next load ask for the table's next event, however fresh its state is."""
+        with self._mutex:
+            if (known := self._tables.get(name)) is not None:
+                known.asked_s = float("-inf")
+
     def load(self, workers: Workers, source: Source, name: str, own_name: str) -> "Future[Seen]":
         """Return the load of a table; it is done already if the table was asked for just now.
 
