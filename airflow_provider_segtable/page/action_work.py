@@ -9,7 +9,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, assert_never
 
 from pydantic import Field
 
@@ -45,7 +45,12 @@ from airflow_provider_segtable.services.planner import (
 from airflow_provider_segtable.services.request import Asked, asked_plans, commit_asked
 from airflow_provider_segtable.table.index_lifecycle import index_named
 from airflow_provider_segtable.table.publishing.publisher import (
+    AlreadyPublished,
+    Overtaken,
+    PublishedNow,
     PublishedStatus,
+    PublishOutcome,
+    Refused,
     status_of_formats,
 )
 
@@ -341,7 +346,7 @@ class PublishTable(Action):
         """Publish the table."""
         del pin, key
         outcomes = Table(seen.ports).publish(formats=self._formats(seen), full=self.full)
-        return Done(sentence="; ".join(map(str, outcomes)))
+        return Done(sentence="; ".join(map(_published, outcomes)))
 
     def conf(self, seen: Seen, pin: Pin) -> Facts:
         """Return the formats."""
@@ -362,6 +367,21 @@ class PublishTable(Action):
                 "one on by a property, such as publish.delta"
             )
         return tuple(dict.fromkeys(wanted))
+
+
+def _published(outcome: PublishOutcome) -> str:
+    match outcome:
+        case PublishedNow():
+            files = f"{counted(outcome.shown, 'file')} changed, {outcome.gone:,} gone"
+            return f"{outcome.format}: event {outcome.event} was published, {files}"
+        case AlreadyPublished():
+            return f"{outcome.format}: event {outcome.event} was published already"
+        case Refused():
+            return f"{outcome.format} was refused: {outcome.reason}"
+        case Overtaken():
+            return f"{outcome.format}: others published event {outcome.event}: try again"
+        case _:
+            assert_never(outcome)
 
 
 def _behind(name: str, status: PublishedStatus | None, *, full: bool) -> str:

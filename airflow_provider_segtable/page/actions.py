@@ -260,12 +260,13 @@ def routes(lake: Lake, rights: Rights, actions: Actions) -> APIRouter:
     """Return the routes of all actions."""
     router = APIRouter()
 
-    def refusal(viewer: Viewer, name: str, place: TablePlace) -> str:
-        refused = rights.refusal(viewer, name, place)
+    def refusal(viewer: Viewer, name: str, given: Mapping[str, Argument], place: TablePlace) -> str:
+        refused = rights.refusal(viewer, name, place, given)
         return refused if actions.names else refused or "this page only shows"
 
     async def admit(viewer: Viewer, request: ActionRequest) -> None:
-        if why := await lake.aside(request.table, partial(refusal, viewer, request.action)):
+        asked = partial(refusal, viewer, request.action, request.arguments)
+        if why := await lake.aside(request.table, asked):
             raise HTTPException(403, why)
 
     def foreseen(seen: Seen, *, request: str) -> Preview:
@@ -292,7 +293,7 @@ def routes(lake: Lake, rights: Rights, actions: Actions) -> APIRouter:
         viewer: Annotated[Viewer, Depends(rights.view)],
     ) -> Answer[AllowedActions]:
         whys = await lake.aside(
-            table, lambda place: {name: refusal(viewer, name, place) for name in actions.names}
+            table, lambda place: {name: refusal(viewer, name, {}, place) for name in actions.names}
         )
         found = [Allowed(name=name, allowed=not why, refusal=why) for name, why in whys.items()]
         return lake.now(AllowedActions(actions=found))

@@ -10,7 +10,7 @@
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -42,10 +42,13 @@ class Rights(Protocol):
         """Return the dependency that admits a request, and returns its ``Viewer``."""
         ...
 
-    def refusal(self, viewer: Viewer, action: str, table: TablePlace) -> str:
+    def refusal(
+        self, viewer: Viewer, action: str, table: TablePlace, arguments: Mapping[str, Any]
+    ) -> str:
         """Return why a user may not do this to a table; empty if it is allowed.
 
-        It is called in a thread of the page, and may ask the system that knows the rights.
+        It is called in a thread of the page, and may ask the system that knows the rights. Without
+        arguments it is about the action in general.
         """
         ...
 
@@ -95,6 +98,7 @@ class OnLoopback:
         viewer: Viewer,  # noqa: ARG002 - the arguments are the port's
         action: str,  # noqa: ARG002
         table: TablePlace,  # noqa: ARG002
+        arguments: Mapping[str, Any],  # noqa: ARG002
     ) -> str:
         """Return why nothing can be changed: there is no token."""
         if self._token is not None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from airflow_provider_segtable.core.errors import NotATable
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import Instant
-from airflow_provider_segtable.page.sources import Source
+from airflow_provider_segtable.page.sources import Source, TablePlace
 from airflow_provider_segtable.page.workers import Workers
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
 from airflow_provider_segtable.ports.clock import Clock
@@ -51,6 +51,12 @@ class Seen:
     at: Instant
     fleet: Fleet
     safe: Callable[[str], str] = field(default=str, repr=False)
+
+    @property
+    def place(self) -> TablePlace:
+        """Return where the table is."""
+        source = self.name.removesuffix(self.own_name).removesuffix("/")
+        return TablePlace(name=self.name, source=source, own_name=self.own_name, fleet=self.fleet)
 
     def version(self, n: int | None) -> State:
         """Return the state after event ``n``; the newest for None. It is read from the log.
