@@ -701,6 +701,7 @@ function CellTable(props: { map: SegmentMap; range: Range; selected: string | nu
       {
         key: "show",
         title: "",
+        name: "Select",
         cell: (cell: Cell) => (
           <button type="button" class="link" onClick={() => select(cell.id)} aria-label={`Select ${described(cell)}`}>
             Select
