@@ -53,7 +53,7 @@ const STEPS = [
   1000, 5000, 15_000, 30_000, MINUTE, 5 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR,
   12 * HOUR, DAY, 2 * DAY, 7 * DAY, 14 * DAY,
 ];
-const MONTHS = [1, 3, 6, 12, 24, 60, 120];
+const MONTHS = [1, 2, 3, 6, 12, 24, 60, 120];
 const NAMES = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 export function timeTicks(from: number, to: number, wanted: number): Tick[] {
@@ -68,7 +68,8 @@ function stepTicks(from: number, to: number, step: number): Tick[] {
   let seen = "";
   for (let at = Math.ceil(from / step) * step; at <= to; at += step) {
     const iso = new Date(at).toISOString();
-    const date = `${Number(iso.slice(8, 10))} ${NAMES[Number(iso.slice(5, 7)) - 1]}`;
+    const year = ticks.length || step < DAY ? "" : ` ${iso.slice(0, 4)}`;
+    const date = `${Number(iso.slice(8, 10))} ${NAMES[Number(iso.slice(5, 7)) - 1]}${year}`;
     const clock = iso.slice(11, step < MINUTE ? 19 : 16);
     const day = step >= DAY ? "" : date;
     const isMidnight = at % DAY === 0;
@@ -80,7 +81,7 @@ function stepTicks(from: number, to: number, step: number): Tick[] {
 
 function monthTicks(from: number, to: number, rough: number): Tick[] {
   const months = rough / (30.4 * DAY);
-  const step = MONTHS.find((each) => each >= months) ?? 240;
+  const step = MONTHS.find((each) => each >= months * 0.8) ?? 240;
   const begin = new Date(from);
   const ticks: Tick[] = [];
   let month = Math.floor((begin.getUTCFullYear() * 12 + begin.getUTCMonth()) / step) * step;

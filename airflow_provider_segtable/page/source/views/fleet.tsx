@@ -32,6 +32,16 @@ export function FleetView({ route }: { route: Route }) {
             <Summary fleet={fleet} />
             <div class="toolbar">
               <Search value={search} change={(text) => set({ search: text })} label="Search tables" />
+              <label class="inline only-narrow">
+                Order
+                <select value={order.key} onChange={(event) => set({ sort: event.currentTarget.value, descending: isLargestFirst(event.currentTarget.value) })}>
+                  {ORDERS.map(([key, title]) => (
+                    <option key={key} value={key}>
+                      {title}
+                    </option>
+                  ))}
+                </select>
+              </label>
               <span class="muted num" role="status">
                 {search ? `${integer(fleet.total)} of ${integer(fleet.totals.tables)}` : integer(fleet.total)} tables
               </span>
@@ -64,6 +74,21 @@ export function FleetView({ route }: { route: Route }) {
       </Answered>
     </>
   );
+}
+
+// Where there is no width for heads to click at.
+const ORDERS: [string, string][] = [
+  ["worst", "worst first"],
+  ["table", "name"],
+  ["bytes", "largest"],
+  ["files", "most files"],
+  ["small_files", "most small files"],
+  ["backlog", "longest backlog"],
+  ["last_run", "last run"],
+];
+
+function isLargestFirst(key: string): string {
+  return key === "worst" || key === "table" ? "" : "1";
 }
 
 function Summary({ fleet }: { fleet: FleetLines }) {

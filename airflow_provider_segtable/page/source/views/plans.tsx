@@ -102,7 +102,7 @@ const RUNNING: DataColumn<PlanProgress>[] = [
       </div>
     ),
   },
-  { key: "detail", title: "Reports", cell: (each) => <span class="muted">{reported(each.progress)}</span> },
+  { key: "detail", title: "Reports", cell: (each) => <span class="muted nowrap">{reported(each.progress)}</span> },
   { key: "inputs", title: "Input", number: true, cell: (each) => `${integer(each.bar.files_read)} → ${integer(each.outputs)}` },
   { key: "bytes", title: "Size", number: true, cell: (each) => bytes(each.bar.bytes) },
   { key: "age", title: "Since", number: true, cell: (each) => <Time at={each.bar.inflight ?? each.bar.requested} age /> },
@@ -145,7 +145,7 @@ function leftColumns(table: string): DataColumn<LeftAlone>[] {
     { key: "kind", title: "By", by: (each) => each.kind, cell: (each) => <Kind kind={each.kind} /> },
     { key: "sentence", title: "Reason", wide: true, cell: (each) => <>{each.sentence} <code class="code">{each.code}</code></> },
     { key: "number", title: "The number that would change it", cell: (each) => <Bound limit={each.number} /> },
-    { key: "until", title: "Until", by: (each) => each.until, cell: (each) => (each.until ? <Time at={each.until} age /> : <span class="faint">an event</span>) },
+    { key: "until", title: "Until", by: (each) => each.until, cell: (each) => <span class="nowrap">{each.until ? <Time at={each.until} age /> : <span class="faint">an event</span>}</span> },
     {
       key: "act",
       title: "",
@@ -350,7 +350,9 @@ function Difference({ found }: { found: Simulation }) {
           ]}
         />
         {times.length > 0 && (
-          <TimeStrip
+          <div>
+            <h3>Where plans would begin</h3>
+            <TimeStrip
             start={Math.min(...times)}
             end={Math.max(...times)}
             marks={[]}
@@ -359,7 +361,8 @@ function Difference({ found }: { found: Simulation }) {
               { name: "with these", marks: marks(after.chosen) },
             ]}
             label={`Where plans would begin: ${counted(before.chosen.length, "plan")} now, ${after.chosen.length} with these properties`}
-          />
+            />
+          </div>
         )}
       </div>
       {difference.places.length > 0 && (

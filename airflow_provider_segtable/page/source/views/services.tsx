@@ -210,7 +210,7 @@ export function LocksView({ table }: { table: string }) {
 }
 
 const COMMON: DataColumn<LockLine>[] = [
-  { key: "purpose", title: "For", main: true, by: (each) => each.purpose, cell: (each) => <b>{each.purpose}</b> },
+  { key: "purpose", title: "For", main: true, by: (each) => each.purpose, cell: (each) => <b class="nowrap">{each.purpose}</b> },
   { key: "mode", title: "Mode", by: (each) => each.mode, cell: (each) => <code>{each.mode}</code> },
   {
     key: "where",
@@ -223,7 +223,7 @@ const COMMON: DataColumn<LockLine>[] = [
           </span>
         ))}
         {each.intervals.length > 2 && <span class="muted">and {each.intervals.length - 2} more </span>}
-        {each.segments > 0 && <span class="muted">{counted(each.segments, "segment")}</span>}
+        {each.segments > 0 && <span class="muted nowrap">{counted(each.segments, "segment")}</span>}
       </>
     ),
   },
@@ -250,7 +250,7 @@ function waitingColumns(held: LockLine[]): DataColumn<LockLine>[] {
   return [
     ...COMMON,
     { key: "priority", title: "Priority", number: true, by: (each) => each.priority, cell: (each) => integer(each.priority) },
-    { key: "yields", title: "Gave way", number: true, by: (each) => each.yields, cell: (each) => (each.yields ? `${integer(each.yields)} times` : "never") },
+    { key: "yields", title: "Gave way", number: true, by: (each) => each.yields, cell: (each) => (each.yields ? counted(each.yields, "time") : "never") },
     {
       key: "waits",
       title: "Waits for",
