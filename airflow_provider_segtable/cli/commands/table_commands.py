@@ -10,7 +10,7 @@ from rich.text import Text
 
 from airflow_provider_segtable.cli.advice import advise_like, advise_nullable, advise_nulls
 from airflow_provider_segtable.cli.commands.scan_command import scan
-from airflow_provider_segtable.cli.display import drawing, facts
+from airflow_provider_segtable.cli.display import drawing
 from airflow_provider_segtable.cli.display.drawing import property_list
 from airflow_provider_segtable.cli.display.output import Exit, in_shell, note
 from airflow_provider_segtable.cli.input.column_changes import ColumnOptions
@@ -37,6 +37,7 @@ from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.time import Interval
+from airflow_provider_segtable.library import table_facts
 
 if TYPE_CHECKING:
     from airflow_provider_segtable.data.files.input_files import InputFile
@@ -124,7 +125,7 @@ def create(  # noqa: PLR0913 - each is an option
     if file is not None:
         advise_like(file, time, granularity)
         advise_nulls(file, columns)
-    common.answer(facts.definition_facts(common.table, made.state()), drawing.definition)
+    common.answer(table_facts.definition_facts(common.table, made.state()), drawing.definition)
     common.note(
         f"[green]created.[/] Next: [green]segtable ingest {in_shell(common.table)} FILE...[/]"
     )
@@ -160,7 +161,7 @@ def set_properties(
         raise InvalidInput("there is nothing to change: give KEY=VALUE or --unset KEY")
     opened = common.open()
     version = opened.alter(set=pairs(given, "KEY=VALUE"), unset=unset or (), commit_id=commit_id)
-    answer = {**facts.definition_facts(common.table, opened.state()), "version": version}
+    answer = {**table_facts.definition_facts(common.table, opened.state()), "version": version}
     common.answer(answer, drawing.settings)
     common.note(f"[green]version {version} has these properties.[/]")
 
@@ -208,7 +209,7 @@ def alter(
         unset=unset or (),
         commit_id=commit_id,
     )
-    answer = {**facts.definition_facts(common.table, opened.state()), "version": version}
+    answer = {**table_facts.definition_facts(common.table, opened.state()), "version": version}
     common.answer(answer, drawing.definition)
     common.note(f"[green]version {version} has these columns.[/]")
 
@@ -246,7 +247,7 @@ def describe(
     """
     opened = common.open()
     published = [each.facts() for each in opened.published().values()]
-    answer = facts.describe_facts(common.table, opened.state(), published)
+    answer = table_facts.describe_facts(common.table, opened.state(), published)
     common.answer(answer, partial(drawing.describe, every_property=every))
 
 
@@ -279,7 +280,7 @@ def segments(
     """
     wanted = Interval.parse(interval) if interval else None
     state = common.open().snapshot(version=version).state
-    answer = facts.segments_facts(common.table, state, wanted, hidden=hidden)
+    answer = table_facts.segments_facts(common.table, state, wanted, hidden=hidden)
     common.answer(answer, drawing.segments)
 
 
@@ -302,7 +303,7 @@ def timeline(
     opened = common.open()
     log, last = EventLog(opened.ports.storage), opened.state().n
     first = max(log.first(), last + 1 - limit if limit else 0)
-    events = [facts.event_facts(event) for event in log.events(first)]
+    events = [table_facts.event_facts(event) for event in log.events(first)]
     common.answer({"earlier": first, "events": events}, drawing.timeline)
 
 

@@ -18,10 +18,10 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from airflow_provider_segtable.cli.display.facts import index_line, keeps, log_store_line
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.time import iso
+from airflow_provider_segtable.library.table_facts import index_line, keeps, log_store_line
 from airflow_provider_segtable.planning.properties import DEFAULT, FAMILIES, INDEX_PREFIX
 from airflow_provider_segtable.planning.selection import joined, ranges
 
