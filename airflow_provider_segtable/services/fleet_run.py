@@ -28,6 +28,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeVar
 
 from airflow_provider_segtable import __version__
 from airflow_provider_segtable.core.errors import CoordinationError, SegtableError
@@ -72,7 +73,8 @@ from airflow_provider_segtable.planning.fleet.table_look import look_of, with_he
 from airflow_provider_segtable.planning.gauges import Gauge
 from airflow_provider_segtable.planning.properties import Policy, PublishSettings
 from airflow_provider_segtable.planning.selection import BRIEFLY
-from airflow_provider_segtable.services.log_directory import addresses
+from airflow_provider_segtable.ports.coordination import Coordinator
+from airflow_provider_segtable.services.log_directory import BUCKETS, addresses
 from airflow_provider_segtable.services.planner import (
     Look,
     PlannerRun,
@@ -92,6 +94,7 @@ AT_ONCE = 8
 LAGS = ("index", "publication", "log_store")
 """What may lag behind a table, or a table behind."""
 NOTHING = FleetMemory()
+T = TypeVar("T")
 
 PortsOf = Callable[[str], AbstractContextManager[TableContext]]
 """Opens the ports of a table by its name; leaving ends what it opened."""
@@ -234,6 +237,7 @@ def run_fleet(
         for each in pool.map(seeing, looked, looked.values()):
             seen[each.name] = each
             report("looking", len(seen), len(tables))
+        seen |= _with_log_stores([seen[name] for name in looked], ports_of)
         kept = {name: each.known for name, each in seen.items() if each.known}
         looks = with_minutes(each.look for each in kept.values())
         plan = plan_fleet(fleet, looks, now)
@@ -283,7 +287,8 @@ def _announced(
 
     A dry run announces nothing, so it asks the logs of tables of which nothing is announced.
     """
-    heads = _heads({each.look.table_id for each in known.values()}, known, ports_of)
+    every = {each.look.table_id for each in known.values()}
+    heads = _shared(known, ports_of, lambda coordinator: coordinator.heads(every))
     ids = {name: each.look.table_id for name, each in known.items()}
     found = {name: heads[of] for name, of in ids.items() if of in heads} if heads else {}
     if heads is not None and not dry_run:
@@ -293,20 +298,18 @@ def _announced(
     return {**found, **dict(zip(asked, newest, strict=True))}
 
 
-def _heads(
-    ids: Collection[str], names: Iterable[str], ports_of: PortsOf
-) -> Mapping[str, int] | None:
-    """Return what is announced, by the coordinator that all tables share; None if none answers."""
+def _shared(names: Iterable[str], ports_of: PortsOf, ask: Callable[[Coordinator], T]) -> T | None:
+    """Ask the coordinator that all tables share; None if there is none, or it does not answer."""
     for name in names:
         with suppress(SegtableError, OSError), ports_of(name) as ports:
-            return _heads_by(ports, ids)
+            return _asked(ports, ask)
     return None
 
 
-def _heads_by(ports: TableContext, ids: Collection[str]) -> Mapping[str, int] | None:
+def _asked(ports: TableContext, ask: Callable[[Coordinator], T]) -> T | None:
     try:
         coordinator = ports.optional_coordinator
-        return None if coordinator is None else coordinator.heads(ids)
+        return None if coordinator is None else ask(coordinator)
     except CoordinationError:  # it would not answer for the next table either
         return None
 
@@ -354,7 +357,7 @@ def _seen(
             looked = look_for(fleet, name, ports, state, objective, now, dry_run=dry_run)
             look = looked.look
             observe(name, ports, looked)
-            kept = replace(looked.kept, log_store=has_log_store(ports, look.state))
+            kept = replace(looked.kept, log_store=bool(look.state.log_store))
             runs = {name: carry_out(ports, look, ())}
             if look.state.indexes and frozen(fleet, name, now) is None:
                 for folder, run in plan_inner_tables(ports, dry_run=dry_run):
@@ -372,6 +375,23 @@ def _seen(
         unsettled=_unsettled(look.state, runs.values()),
     )
     return _Seen(name=name, known=known, runs=_beginning(fleet, name, runs, now))
+
+
+def _with_log_stores(seen: Iterable[_Seen], ports_of: PortsOf) -> dict[str, _Seen]:
+    """Return those of the looks whose tables have a log store that no event tells of yet."""
+    unknown = [(each, each.known) for each in seen if each.known and not each.known.look.log_store]
+    ids = {known.look.table_id for _, known in unknown}
+
+    def ask(coordinator: Coordinator) -> set[str]:
+        some = coordinator.tables_with_claims(ids, BUCKETS)
+        return {table for table in some if addresses(coordinator, table)}
+
+    served = _shared([each.name for each, _ in unknown], ports_of, ask) or ()
+    return {
+        each.name: replace(each, known=replace(known, look=replace(known.look, log_store=True)))
+        for each, known in unknown
+        if known.look.table_id in served
+    }
 
 
 def has_log_store(ports: TableContext, state: State) -> bool:

@@ -538,6 +538,12 @@ def read_heads(link: Link, tables: Mapping[str, Nodes]) -> dict[str, int]:
     return found
 
 
+def read_present(link: Link, paths: Mapping[str, str]) -> list[str]:
+    """Return the names whose nodes are there."""
+    data = read_many(link, list(paths.values()))
+    return [name for name, text in zip(paths, data, strict=True) if text is not None]
+
+
 # Nodes that segtable cannot read
 def read_strays(link: Link, nodes: Nodes) -> tuple[StrayNode, ...]:
     """Return the nodes of a table that cannot be read, by name."""

@@ -21,6 +21,7 @@
 
 import hashlib
 import json
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -123,7 +124,7 @@ def swept_at(known: Remembered) -> Instant:
     That is the next moment of the table's own: looks that were taken together, as after a change
     of the code, are not repeated together.
     """
-    own = int(_digest(known.look.table_id), 16) % SWEEP_US
+    own = zlib.crc32(known.look.table_id.encode()) * SWEEP_US >> 32
     return known.at + SWEEP_US - (known.at - own) % SWEEP_US
 
 

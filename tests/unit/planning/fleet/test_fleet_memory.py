@@ -23,7 +23,7 @@ from airflow_provider_segtable.planning.fleet.fleet_memory import (
 from airflow_provider_segtable.planning.fleet.fleet_plan import TableLook
 
 NOON = 1_767_700_800_000_000
-LOOK = TableLook(name="a", version=7)
+LOOK = TableLook(name="a", table_id="id", version=7)
 
 
 def remembered(**more: object) -> Remembered:
