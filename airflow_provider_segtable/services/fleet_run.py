@@ -19,8 +19,9 @@
    found there for them (``plans_of_offers``), with what was written in between.
 8. A dry run writes nothing, and needs no coordinator.
 9. The facts about a table's reads are read when it is looked at, if it records them.
-10. A look finds out whether a table has a log store. What its services hold is no part of the look:
-    who wants to know asks them (``library.log_stores``), and adds it to the report.
+10. A look finds out whether a table has a log store: its log tells, or a service's claim; these are
+    read together. What services hold is no part of the look: who wants to know asks them
+    (``library.log_stores``), and adds it to the report.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
