@@ -16,8 +16,8 @@ from sqlalchemy import select
 
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.ui import lake_page, triggering
-from tests.support.action_contract import TAGGED, USER, ActionContract, World
+from airflow_provider_segtable.ui import lake_page
+from tests.support.action_contract import USER, ActionContract, World
 from tests.support.shown_lake import SCHEMA, Browser
 
 from .conftest import CONNECTION, known_dags
