@@ -32,6 +32,7 @@ from airflow_provider_segtable.page import (
     table_view,
 )
 from airflow_provider_segtable.page.actions import Actions, NoActions
+from airflow_provider_segtable.page.actions import routes as action_routes
 from airflow_provider_segtable.page.answer import Answer, Shown
 from airflow_provider_segtable.page.guarding import Guard, answer_errors
 from airflow_provider_segtable.page.lake import Lake
@@ -89,7 +90,9 @@ def page_app(
     )
     app.add_middleware(Guard)
     answer_errors(app)
-    app.include_router(_session(lake, rights, actions or NoActions(), airflow=airflow))
+    doing = actions or NoActions()
+    app.include_router(_session(lake, rights, doing, airflow=airflow))
+    app.include_router(action_routes(lake, rights, doing))
     for routes in VIEWS:
         app.include_router(routes(lake))
     app.include_router(_files())

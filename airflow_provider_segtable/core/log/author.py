@@ -21,6 +21,11 @@ def task_of(author: str) -> str:
     return author.partition(" ")[2]
 
 
+def same_task(author: str, other: str) -> bool:
+    """Return whether two authors are tries of one task, or are the same process."""
+    return author == other or task_of(author) == task_of(other) != ""
+
+
 def task_named(author: str) -> AirflowTask | None:
     """Return the task that an author is; None if it is none."""
     dag_id, _, rest = task_of(author).partition("/")
