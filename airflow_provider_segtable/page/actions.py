@@ -217,7 +217,7 @@ def previewed(seen: Seen, action: Action, *more: str) -> Preview:
         sentence=seen.safe(foreseen.sentence),
         effects=[seen.safe(each) for each in (*foreseen.effects, *more)],
         command=command_line(seen, foreseen),
-        confirm=foreseen.confirm,
+        confirm=seen.safe(foreseen.confirm),
         seal=sealed(action, seen.name, pin, foreseen),
     )
 
