@@ -3,7 +3,7 @@
 1. A pass is a dry run of the fleet's planner (``services.fleet_run``): only tables are looked at of
    which a look may find something new. No state outlives its look, so what is kept of a thousand
    tables is small, however large they are.
-2. A pass begins when somebody asks, at the earliest ``PAUSE`` times as long after the last one as
+2. A pass begins when a reader asks, at the earliest ``PAUSE`` times as long after the last one as
    that one took. So a page that is watched costs a bounded share of one thread and of the store.
 3. A table whose look is due, or which has pending plans, is looked at every ``AGAIN_US`` at most:
    the page recovers nothing, unlike a planner.

@@ -35,7 +35,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -166,21 +166,25 @@ class Lake:
     def _read(self) -> None:
         """Read the sources; those of the same place keep their threads and what is known."""
         try:
-            found = self._sources()
+            found, before = self._sources(), self._sides
             sides = {prefix: self._side(prefix, source) for prefix, source in found.items()}
-            if self._sides and any(
-                self._sides.get(name) is not each for name, each in sides.items()
-            ):
+            gone = [side for name, side in before.items() if sides.get(name) is not side]
+            if gone:  # names mean other tables from now on
                 self._answers.clear()
                 self.states.forget()
             self._sides = sides
+            for side in gone:
+                side.source.close()
         finally:
             self._read_s = self.clock.monotonic()
 
     def _side(self, prefix: str, source: Source) -> _Side:
         old = self._sides.get(prefix)
         if old is not None and old.source.place == source.place:
-            old.source = old.watch.source = source
+            # Its session with ZooKeeper goes on; the fleet file may be another one.
+            old.source = old.watch.source = replace(
+                source, opening=old.source.opening, close=old.source.close
+            )
             return old
         bounds = self.limits
         workers = Workers(source.label, threads=bounds.threads, most_waiting=bounds.most_waiting)
@@ -427,7 +431,7 @@ async def _within(run: "Future[T]", limit_s: float) -> T:
 
 
 def _waited(run: "Future[T]") -> "asyncio.Future[T]":
-    """Return a run as this loop waits for it; nobody may be left to see its error."""
+    """Return a run as this loop waits for it; its error may be of no interest any more."""
     waited = asyncio.wrap_future(run)
     waited.add_done_callback(lambda done: done.cancelled() or done.exception())
     return waited

@@ -54,7 +54,7 @@ class Rights(Protocol):
 
 
 class OnLoopback:
-    """The rights of ``segtable ui``: whoever is on this machine looks."""
+    """The rights of ``segtable ui``: all users of this machine may look."""
 
     def __init__(self, user: str, token: Secret | None = None) -> None:
         """Take the name that actions are recorded by, and the token that allows them."""

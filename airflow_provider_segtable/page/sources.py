@@ -9,6 +9,7 @@
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
+from threading import Lock
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
@@ -49,6 +50,7 @@ class Source:
         opening: opens a table.
         hidden: options whose credentials no text shows.
         place: equal for sources of the same tables, by the same credentials.
+        close: ends what ``opening`` began, such as a session with ZooKeeper.
     """
 
     label: str
@@ -57,6 +59,7 @@ class Source:
     opening: Opening
     hidden: SecretOptions = field(default_factory=SecretOptions)
     place: Hashable = ""
+    close: Callable[[], None] = lambda: None
 
     def safe(self, text: str) -> str:
         """Return a text without credentials."""
@@ -150,21 +153,27 @@ def source_at(
     """
     options = storage_options or SecretOptions()
     base = absolute(root.rstrip("/") or root)
-    first: list[TableContext] = []
+    first, mutex = list[TableContext](), Lock()
 
     def opening(table: str) -> TableContext:
         uri = table if "://" in table or table.startswith("/") else f"{base}/{table}"
-        if not first:  # all of them share its session with ZooKeeper
-            opened = open_context(
-                uri,
-                zookeeper=zookeeper,
-                zookeeper_options=zookeeper_options,
-                storage_options=options,
-                log_store_options=log_store_options,
-                author=author,
-            )
-            first.append(opened)
+        with mutex:
+            if not first:  # all of them share its session with ZooKeeper
+                opened = open_context(
+                    uri,
+                    zookeeper=zookeeper,
+                    zookeeper_options=zookeeper_options,
+                    storage_options=options,
+                    log_store_options=log_store_options,
+                    author=author,
+                )
+                first.append(opened)
         return first[0].at(uri)
+
+    def close() -> None:
+        for ports in first:
+            if ports.optional_coordinator is not None:
+                ports.optional_coordinator.close()
 
     of_root = fleet or all_below_the_root()
     if of_root.source:  # settings name it, and where it is stored is not for readers
@@ -177,5 +186,6 @@ def source_at(
         ),
         opening=opening,
         hidden=options,
+        close=close,
         place=hash((base, tuple(sorted(options.items())), zookeeper)),
     )

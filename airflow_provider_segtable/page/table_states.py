@@ -1,9 +1,9 @@
 """The newest states of tables, as the page has seen them.
 
-1. At most one load of a table is under way at once: whoever asks meanwhile waits for that one.
+1. At most one load of a table is under way at once: later questions wait for that one.
 2. A table that was asked for within ``fresh_s`` is not asked again. Then it is asked for its next
-   event, which is one request; every ``CHECKED_S`` it is compared with the log in full, as a place
-   whose log is gone has no next event either.
+   event and for markers of expiry, which a dropped table has, too: two requests. Every
+   ``CHECKED_S`` it is compared with the log in full, as a place that is gone has neither.
 3. States are kept within ``most_bytes``, by their last use; the one that was used last is always
    kept. A segment of a packed state takes about ``SEGMENT_BYTES``. Of a table that cannot be loaded
    nothing is kept.
@@ -83,6 +83,12 @@ class _Table:
         return STATE_BYTES + SEGMENT_BYTES * segments
 
 
+def _goes_on(seen: Seen) -> bool:
+    """Return whether a log may have more than was seen: an event, or a marker above it."""
+    log, after = seen.ports.log, seen.state.n + 1
+    return log.event(after) is not None or log.first() > after
+
+
 class TableStates:
     """The kept states; see the module."""
 
@@ -145,7 +151,7 @@ class TableStates:
                 safe=source.safe,
             )
             known.checked_s = begun_s
-        elif begun_s - known.checked_s >= CHECKED_S or seen.ports.log.event(seen.state.n + 1):
+        elif begun_s - known.checked_s >= CHECKED_S or _goes_on(seen):
             seen = replace(seen, state=seen.ports.log.load(), at=at, fleet=source.fleet)
             known.checked_s = begun_s
         else:

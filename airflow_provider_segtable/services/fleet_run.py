@@ -230,12 +230,8 @@ def run_fleet(
     with ThreadPoolExecutor(AT_ONCE) as pool:
         looked = _to_look_at(tables, known, ports_of, pool, now, dry_run=dry_run)
         seen = {name: _Seen(name=name, known=each) for name, each in known.items()}
-        for each in pool.map(
-            lambda one: _seen(
-                fleet, one[0], one[1], ports_of, now, dry_run=dry_run, observe=observe
-            ),
-            looked.items(),
-        ):
+        seeing = partial(_seen, fleet, ports_of, now, dry_run=dry_run, observe=observe)
+        for each in pool.map(seeing, looked, looked.values()):
             seen[each.name] = each
             report("looking", len(seen), len(tables))
         kept = {name: each.known for name, each in seen.items() if each.known}
@@ -344,10 +340,10 @@ class _Seen:
 
 def _seen(
     fleet: Fleet,
-    name: str,
-    why: Why,
     ports_of: PortsOf,
     now: Instant,
+    name: str,
+    why: Why,
     *,
     dry_run: bool,
     observe: Observe,

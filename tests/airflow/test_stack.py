@@ -147,6 +147,19 @@ def test_planned_emitted_compacted_and_waited_for(flights: Flights, stack: Airfl
     assert sorted(published["row"].to_pylist()) == rows
 
 
+def test_the_api_server_shows_the_tables_of_the_connection(
+    flights: Flights, stack: AirflowStack
+) -> None:
+    """The page is mounted beside Airflow's own; a token that is none is refused there, too."""
+    status, fleet = stack.page("api/fleet")
+    names = {line["table"]: line for line in fleet["data"]["lines"]}
+    assert (status, names[flights.name]["rows"]) == (200, len(flights.rows()))
+    status, shown = stack.page(f"api/table?table={flights.name}")
+    assert (status, shown["version"]) == (200, flights.table.state().n)
+    status, refused = stack.page("api/fleet", Authorization="Bearer none")
+    assert (status, refused["error"]) == (403, "Refused")
+
+
 def test_a_table_with_a_primary_key_is_compacted(flights: Flights, stack: AirflowStack) -> None:
     """The planner emits runs for its log files, Spark merges them, and writers go on meanwhile."""
     schema = pa.schema([("day", pa.date32()), ("id", pa.int64()), ("n", pa.int64())])

@@ -113,6 +113,7 @@ def _listening(port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(("127.0.0.1", port))
+        listening.listen(128)  # so that the printed address answers at once
     except OSError as error:
         listening.close()
         raise InvalidInput(

@@ -62,7 +62,7 @@ function View({ route }: { route: Route }) {
   if (route.page === "runs") return <RunsView route={route} table={null} />;
   if (route.page === "table") return <TableViews route={route} />;
   return (
-    <Empty action={<a class="button" href={fleetHash()}>Fleet</a>}>There is no view at {route.path}.</Empty>
+    <Empty action={<a class="button" href={fleetHash()}>Fleet</a>}><h1 class="visually-hidden">Nothing here</h1>There is no view at {route.path}.</Empty>
   );
 }
 

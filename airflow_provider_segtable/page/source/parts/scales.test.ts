@@ -15,6 +15,10 @@ test("ticks of sizes are round in their unit", () => {
   assert.deepEqual(ticks.map((tick) => tick / 2 ** 30), [0, 2, 4]);
 });
 
+test("ticks of durations are round in minutes and hours", () => {
+  assert.deepEqual(valueTicks(3600, 4, 60), [0, 900, 1800, 2700, 3600]);
+});
+
 test("ticks of time are as many as there is room for, at every length", () => {
   const start = Date.parse("2026-03-01T00:00:00Z");
   for (const length of [5000, HOUR, DAY, 9 * DAY, 90 * DAY, 3000 * DAY]) {

@@ -48,7 +48,7 @@ export function Notice(props: {
   const health = props.tone === "info" ? "unknown" : props.tone;
   return (
     <div class={`notice ${props.tone}`} role="status">
-      <HealthMark health={health} />
+      <HealthMark health={health} {...(props.tone === "info" ? { word: "note" } : {})} />
       <div class="text">{props.children}</div>
       {props.beside}
     </div>

@@ -7,7 +7,7 @@ import type { LeftAlone, Limit, PlanDone, PlanOffer, PlanProgress, PlanViewOutco
 import { ActionButton } from "../actions.tsx";
 import { address, Refused, simulate, useAnswer } from "../answers.ts";
 import { bytes, counted, duration, ends, integer, percent, place, short } from "../format.ts";
-import { Meter, PairedBars, type StripMark, TimeStrip } from "../parts/charts.tsx";
+import { Meter, Pair, type StripMark, TimeStrip } from "../parts/charts.tsx";
 import { type DataColumn, DataTable } from "../parts/data_table.tsx";
 import { Icon } from "../parts/icons.tsx";
 import { Chip, Kind, kindClass, Section, Time } from "../parts/marks.tsx";
@@ -76,7 +76,7 @@ function Where({ each }: { each: { interval: string; bucket: number | null; part
     <>
       {INTERVAL(each.interval)}
       {each.bucket !== null && <span class="muted"> bucket {each.bucket}</span>}
-      {each.partitions && <span class="muted"> partitions {each.partitions}</span>}
+      {each.partitions && <span class="muted nowrap"> partitions {each.partitions}</span>}
     </>
   );
 }
@@ -102,7 +102,7 @@ const RUNNING: DataColumn<PlanProgress>[] = [
       </div>
     ),
   },
-  { key: "detail", title: "Reports", cell: (each) => <span class="muted">{reported(each.progress)}</span> },
+  { key: "detail", title: "Reports", cell: (each) => <span class="muted nowrap">{reported(each.progress)}</span> },
   { key: "inputs", title: "Input", number: true, cell: (each) => `${integer(each.bar.files_read)} → ${integer(each.outputs)}` },
   { key: "bytes", title: "Size", number: true, cell: (each) => bytes(each.bar.bytes) },
   { key: "age", title: "Since", number: true, cell: (each) => <Time at={each.bar.inflight ?? each.bar.requested} age /> },
@@ -145,10 +145,11 @@ function leftColumns(table: string): DataColumn<LeftAlone>[] {
     { key: "kind", title: "By", by: (each) => each.kind, cell: (each) => <Kind kind={each.kind} /> },
     { key: "sentence", title: "Reason", wide: true, cell: (each) => <>{each.sentence} <code class="code">{each.code}</code></> },
     { key: "number", title: "The number that would change it", cell: (each) => <Bound limit={each.number} /> },
-    { key: "until", title: "Until", by: (each) => each.until, cell: (each) => (each.until ? <Time at={each.until} age /> : <span class="faint">an event</span>) },
+    { key: "until", title: "Until", by: (each) => each.until, cell: (each) => <span class="nowrap">{each.until ? <Time at={each.until} age /> : <span class="faint">an event</span>}</span> },
     {
       key: "act",
       title: "",
+      name: "Action",
       cell: (each) => (
         <ActionButton quiet action="compact" table={table} given={{ interval: each.place.interval }}>
           Compact
@@ -193,13 +194,13 @@ function Done({ done }: { done: PlanDone[] }) {
       key: "files",
       title: "Files removed",
       by: (each) => each.files_removed,
-      cell: (each) => <Pair most={files} expected={each.expected_files_removed} measured={each.files_removed} text={integer} />,
+      cell: (each) => <Measured most={files} expected={each.expected_files_removed} measured={each.files_removed} text={integer} />,
     },
     {
       key: "seconds",
       title: "Time",
       by: (each) => each.bar.worked_seconds,
-      cell: (each) => <Pair most={seconds} expected={each.expected_seconds} measured={each.bar.worked_seconds} text={duration} />,
+      cell: (each) => <Measured most={seconds} expected={each.expected_seconds} measured={each.bar.worked_seconds} text={duration} />,
     },
     { key: "gained", title: "Gained", hint: "Share of the possible gain", number: true, by: (each) => each.gained, cell: (each) => percent(each.gained) },
     {
@@ -212,6 +213,7 @@ function Done({ done }: { done: PlanDone[] }) {
     {
       key: "note",
       title: "",
+      name: "Note",
       wide: true,
       cell: (each) => (each.bar.status === "aborted" ? <span class="ill-text">aborted: {each.bar.note}</span> : <span class="muted">{each.bar.note}</span>),
     },
@@ -231,14 +233,12 @@ function Done({ done }: { done: PlanDone[] }) {
   );
 }
 
-function Pair(props: { most: number; expected: number; measured: number | null; text: (value: number | null) => string }) {
+function Measured(props: { most: number; expected: number; measured: number | null; text: (value: number | null) => string }) {
   return (
-    <PairedBars
+    <Pair
       most={props.most}
-      pairs={[
-        { name: "expected", value: props.expected, className: "quiet-bar", text: props.text(props.expected) },
-        { name: "measured", value: props.measured, className: "fill", text: props.text(props.measured) },
-      ]}
+      first={{ name: "expected", value: props.expected, text: props.text(props.expected) }}
+      second={{ name: "measured", value: props.measured, text: props.text(props.measured) }}
     />
   );
 }
@@ -337,19 +337,22 @@ function Difference({ found }: { found: Simulation }) {
           lines={rows}
           id={([title]) => title}
           columns={[
-            { key: "title", title: "", main: true, cell: ([title]) => title },
+            { key: "title", title: "", name: "Measure", main: true, cell: ([title]) => title },
             { key: "before", title: "Now", number: true, cell: ([, of, text]) => text(of(before)) },
             { key: "after", title: "With these", number: true, cell: ([, of, text]) => <b>{text(of(after))}</b> },
             {
               key: "bars",
               title: "",
+              name: "Compared",
               drop: true,
-              cell: ([, of, text]) => <PairedBars most={Math.max(of(before), of(after), 1e-9)} pairs={[{ name: "now", value: of(before), className: "quiet-bar", text: "" }, { name: `with these ${text(of(after))}`, value: of(after), className: "fill", text: "" }]} />,
+              cell: ([, of]) => <Pair most={Math.max(of(before), of(after), 1e-9)} first={{ name: "", value: of(before), text: "" }} second={{ name: "", value: of(after), text: "" }} />,
             },
           ]}
         />
         {times.length > 0 && (
-          <TimeStrip
+          <div>
+            <h3>Where plans would begin</h3>
+            <TimeStrip
             start={Math.min(...times)}
             end={Math.max(...times)}
             marks={[]}
@@ -358,7 +361,8 @@ function Difference({ found }: { found: Simulation }) {
               { name: "with these", marks: marks(after.chosen) },
             ]}
             label={`Where plans would begin: ${counted(before.chosen.length, "plan")} now, ${after.chosen.length} with these properties`}
-          />
+            />
+          </div>
         )}
       </div>
       {difference.places.length > 0 && (

@@ -253,7 +253,7 @@ function Picture(props: PictureProps) {
         }}
         onKeyDown={press}
       />
-      {hovered && <Tip at={hovered} width={width} />}
+      {hovered && <Tip at={hovered} width={width} height={height} />}
       <div class="visually-hidden" aria-live="polite">
         {chosen ? described(chosen.cell) : ""}
       </div>
@@ -418,14 +418,16 @@ function described(cell: Cell): string {
   return `${what} of ${interval(cell.start, cell.end)}, ${STATE_WORDS[cell.state]}, ${bytes(cell.bytes)}, ${short(cell.rows)} rows${files}, sorted ${percent(cell.sorted_share)}, deleted ${percent(cell.deleted_share)}`;
 }
 
-function Tip({ at, width }: { at: { rect: Rect; x: number; y: number }; width: number }) {
+function Tip({ at, width, height }: { at: { rect: Rect; x: number; y: number }; width: number; height: number }) {
   const { cell } = at.rect;
   const tip = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     const element = tip.current;
     if (!element) return;
-    const left = at.x + 16 + element.offsetWidth > width ? at.x - 16 - element.offsetWidth : at.x + 16;
-    element.style.transform = `translate(${Math.max(0, left)}px, ${at.y + 12}px)`;
+    const { offsetWidth, offsetHeight } = element;
+    const left = at.x + 16 + offsetWidth > width ? at.x - 16 - offsetWidth : at.x + 16;
+    const top = at.y + 12 + offsetHeight > height + AXIS ? at.y - 12 - offsetHeight : at.y + 12;
+    element.style.transform = `translate(${Math.max(0, left)}px, ${Math.max(0, top)}px)`;
   });
   return (
     <div class="tip" ref={tip} aria-hidden="true">
@@ -701,6 +703,7 @@ function CellTable(props: { map: SegmentMap; range: Range; selected: string | nu
       {
         key: "show",
         title: "",
+        name: "Select",
         cell: (cell: Cell) => (
           <button type="button" class="link" onClick={() => select(cell.id)} aria-label={`Select ${described(cell)}`}>
             Select

@@ -8,7 +8,7 @@ import { ActionButton } from "../actions.tsx";
 import { bytes, duration, integer, percent, short } from "../format.ts";
 import { Meter, TimePlot } from "../parts/charts.tsx";
 import { type DataColumn, DataTable } from "../parts/data_table.tsx";
-import { HealthMark, OF_SEVERITY } from "../parts/icons.tsx";
+import { HealthMark, OF_SEVERITY, SEVERITY_WORDS } from "../parts/icons.tsx";
 import { Chip, Facts, Section, Time } from "../parts/marks.tsx";
 import { Answered, Empty, Notice } from "../parts/states.tsx";
 import { tableHash } from "../route.ts";
@@ -92,7 +92,7 @@ function Health({ health, table }: { health: HealthShown; table: string }) {
 function FindingLine({ finding, table }: { finding: FindingShown; table: string }) {
   return (
     <li>
-      <HealthMark health={OF_SEVERITY[finding.severity]} />
+      <HealthMark health={OF_SEVERITY[finding.severity]} word={SEVERITY_WORDS[finding.severity]} />
       <div>
         <p>
           <b>{finding.where}</b>: {finding.what}
@@ -113,9 +113,10 @@ function Aims({ aims }: { aims: Aim[] }) {
       <ul class="aims">
         {aims.map((aim) => (
           <li key={aim.name}>
-            <HealthMark health={aim.missed ? "warning" : "ok"} />
+            <HealthMark health={aim.missed ? "warning" : "ok"} word={aim.missed ? "missed" : "met"} />
             <span class="grow">{aim.sentence}</span>
             <Meter
+              mark={0.5}
               share={Math.min(1, aim.found / (aim.aim * 2 || 1))}
               className={aim.missed ? "over" : "fill"}
               label={aim.sentence}
@@ -286,6 +287,7 @@ function tagColumns(table: string): DataColumn<Tag>[] {
     {
       key: "see",
       title: "",
+      name: "Show",
       number: true,
       cell: (tag) => (
         <>

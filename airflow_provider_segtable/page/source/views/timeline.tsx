@@ -142,6 +142,7 @@ function columnsOf(table: string, event: string, set: (changes: Record<string, s
     {
       key: "map",
       title: "",
+      name: "Segment map",
       drop: true,
       cell: (each) => (each.readable ? <a class="nowrap" href={tableHash(table, "map", { version: String(each.n) })}>map</a> : <span class="faint nowrap" title="Cleaned: it cannot be read or restored any more">cleaned</span>),
     },
