@@ -16,9 +16,9 @@ from pydantic import AfterValidator, Field
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import InvalidInput, VersionExpired
 from airflow_provider_segtable.core.facts import Facts
-from airflow_provider_segtable.core.log.index_plan import IndexPlan, pending_plan
+from airflow_provider_segtable.core.log.index_plan import pending_plan
 from airflow_provider_segtable.core.log.plan import Plan
-from airflow_provider_segtable.core.log.plan_kinds import kinds
+from airflow_provider_segtable.core.log.plan_kinds import kind_named, kinds, named
 from airflow_provider_segtable.core.time import Interval, iso
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.page.action_kind import (
@@ -121,9 +121,8 @@ def _lines_of(name: str, run: PlannerRun) -> Iterator[str]:
 
 # Compact
 def _compaction(kind: str) -> str:
-    known = [each.kind for each in kinds() if each.kind != IndexPlan.kind]
-    if kind not in known:
-        raise ValueError(f"it is not a kind of compaction: write {', '.join(known)}")
+    if kind_named(kind) is None:
+        raise ValueError(f"it is not a kind of compaction: write {named(kinds())}")
     return kind
 
 
