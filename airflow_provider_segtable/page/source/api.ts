@@ -1,5 +1,5 @@
-// The answers of the API. Made from the server's models by .ci/page_types.py (`make page`): change
-// them there. Times are ISO-8601 UTC texts, sizes bytes, durations seconds, shares 0 to 1. `null` is
+// The answers of the API, made from the server's models by .ci/page_types.py (`make page`).
+// Times are ISO-8601 UTC texts, sizes bytes, durations seconds, shares 0 to 1. `null` is
 // "not known" or "does not apply", and is never drawn as zero.
 
 /** An action on a table. */
@@ -623,22 +623,6 @@ export interface PlanProgress {
 
 export type PlanStatus = "requested" | "inflight" | "completed" | "aborted";
 
-/** The plans that one set of properties makes. */
-export interface PlanViewOutcome {
-  chosen: PlanOffer[];
-  chosen_total: number;
-  left: LeftAlone[];
-  plans_by_kind: Record<string, number>;
-  /** inputs of all chosen plans */
-  segments: number;
-  bytes: number;
-  outputs: number;
-  /** expected, one after the other */
-  seconds: number;
-  small_files: number;
-  due: string | null;
-}
-
 /** All work of a table at one version. */
 export interface Plans {
   pending: PlanProgress[];
@@ -881,9 +865,25 @@ export type Severity = "info" | "warning" | "unchecked" | "critical";
 
 /** A simulation of other properties at one version. */
 export interface Simulation {
-  before: PlanViewOutcome;
-  after: PlanViewOutcome;
+  before: SimulationOutcome;
+  after: SimulationOutcome;
   difference: Difference;
+}
+
+/** The plans that one set of properties makes. */
+export interface SimulationOutcome {
+  chosen: PlanOffer[];
+  chosen_total: number;
+  left: LeftAlone[];
+  plans_by_kind: Record<string, number>;
+  /** inputs of all chosen plans */
+  segments: number;
+  bytes: number;
+  outputs: number;
+  /** expected, one after the other */
+  seconds: number;
+  small_files: number;
+  due: string | null;
 }
 
 /** The properties of a simulation; an empty text is the default. */

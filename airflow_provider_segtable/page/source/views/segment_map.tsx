@@ -10,7 +10,7 @@ import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } fr
 import type { Cell, ChunkChanges, SegmentInFull, SegmentMap } from "../api.ts";
 import { ActionButton } from "../actions.tsx";
 import { address, ask, useAnswer } from "../answers.ts";
-import { bytes, counted, integer, interval, moment, percent, short } from "../format.ts";
+import { bytes, counted, integer, interval, moment, percent, readable, short } from "../format.ts";
 import { colour, MEASURES, type Measure, share } from "../map/colours.ts";
 import { type Direction, fullest, hit, layout, moved, neighbour, type Range, type Rect, stacks, zoomed } from "../map/layout.ts";
 import { AXIS, draw, inksOf } from "../map/picture.ts";
@@ -637,7 +637,7 @@ function Versions(props: {
           <b>{shown === last && dragged === null ? "Now" : "Version"}</b> {integer(dragged ?? shown)}
         </span>
         <span class="muted">
-          {change ? change.sentence : shown === last ? "" : "this event changed no segment in sight"}
+          {change ? readable(change.sentence) : shown === last ? "" : "this event changed no segment in sight"}
         </span>
         <Time at={change?.at ?? (dragged === null ? map.versions.at : null)} />
         {props.version !== null && (

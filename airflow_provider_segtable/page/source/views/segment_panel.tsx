@@ -3,7 +3,7 @@
 import type { RowGroup, SegmentInFull } from "../api.ts";
 import { ActionButton } from "../actions.tsx";
 import { address, useAnswer } from "../answers.ts";
-import { bytes, integer, interval, percent, short } from "../format.ts";
+import { bytes, integer, interval, percent, readable, short } from "../format.ts";
 import { useWidth } from "../parts/charts.tsx";
 import { type DataColumn, DataTable } from "../parts/data_table.tsx";
 import { Icon } from "../parts/icons.tsx";
@@ -46,7 +46,7 @@ function InFull(props: { segment: SegmentInFull; table: string; select: (id: str
   const { cell } = segment;
   return (
     <div class="in-full">
-      <p class="sentence">{segment.why}</p>
+      <p class="sentence">{readable(segment.why)}</p>
       <Ids title="Hidden by" ids={segment.replaced_by} select={select} />
       <Ids title="Stands on" ids={segment.replaces} select={select} />
       <Facts
