@@ -39,6 +39,7 @@ Source of the idea: Apache Druid's VersionedIntervalTimeline and OvershadowableM
 depends on the order of arrival and can lose data when generations are nested; this one cannot.
 """
 
+from bisect import bisect_right
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -395,6 +396,26 @@ class Timeline:
             else:
                 yield GroupState.STANDBY
 
+    def chunk_states(
+        self, interval: Interval | None = None
+    ) -> Iterator[list[tuple[AnyChunk, GroupState]]]:
+        """Yield the chunks with their states, without decoding any; chunks that overlap together.
+
+        A chunk that wins somewhere is VISIBLE, although it may have hidden groups. Otherwise it is
+        OVERSHADOWED if others win at every instant of it, or else STANDBY.
+        """
+        for together in _connected(self.chunks(None if interval is None else self._wide(interval))):
+            if len(together) == 1:  # as most are
+                alone = GroupState.VISIBLE if together[0].shows_any else GroupState.STANDBY
+                yield [(together[0], alone)]
+                continue
+            yield [each for rivals in _by_bucket(together) for each in _with_states(rivals)]
+
+    @property
+    def span(self) -> Interval | None:
+        """Return the smallest interval with all chunks; None without any."""
+        return self._chunks.span and Interval(*self._chunks.span)
+
     def winning(self, interval: Interval | None) -> Iterator[tuple[Interval, AnyChunk]]:
         """Yield the chunks that win, each with a piece of time in which it does."""
         for together in _connected(self.chunks(interval)):
@@ -411,6 +432,15 @@ class Timeline:
         """Return the intervals of the chunks that differ from an earlier timeline's, joined."""
         found = {chunk.key.interval for chunk in self._chunks.changed(before._chunks)}  # noqa: SLF001
         return joined(found)
+
+    def _wide(self, interval: Interval) -> Interval:
+        """Return the interval widened until no chunk lies across its ends."""
+        wide, before = interval, None
+        while wide != before:
+            before = wide
+            for chunk in self.chunks(wide):
+                wide = Interval(min(wide.start, chunk.start), max(wide.end, chunk.end))
+        return wide
 
     def _near(self, intervals: Iterable[Interval]) -> set[ChunkKey]:
         return {chunk for each in set(intervals) for chunk in self.visible_chunks(each)}
@@ -451,6 +481,31 @@ def _by_bucket(chunks: list[AnyChunk]) -> Iterable[list[AnyChunk]]:
     return (buckets[bucket] for bucket in sorted(buckets))
 
 
+def _with_states(rivals: list[AnyChunk]) -> Iterator[tuple[AnyChunk, GroupState]]:
+    """Yield the chunks of a bucket that overlap, with their states."""
+    winning = [(piece, chunk.key) for piece, chunk in _winners(rivals, None)]
+    wins = {key for _, key in winning}
+    ends = [piece.end for piece, _ in winning]
+    for chunk in rivals:
+        if chunk.key in wins:
+            yield chunk, GroupState.VISIBLE
+            continue
+        over = winning[bisect_right(ends, chunk.start) :]
+        beaten = _beaten(chunk, _clipped(over, chunk.key.interval))
+        yield chunk, GroupState.OVERSHADOWED if beaten else GroupState.STANDBY
+
+
+def _clipped(
+    winning: Iterable[tuple[Interval, ChunkKey]], interval: Interval
+) -> Iterator[tuple[Interval, ChunkKey]]:
+    """Yield the pieces inside an interval; all end after its start, and they are in order."""
+    for piece, key in winning:
+        inside = piece.clip(interval)
+        if inside is None:
+            return
+        yield inside, key
+
+
 def _winners(
     chunks: Iterable[AnyChunk], within: Interval | None
 ) -> Iterator[tuple[Interval, AnyChunk]]:
@@ -487,7 +542,7 @@ def _preference(chunk: AnyChunk) -> tuple[bool, int, int, int]:
     return not chunk.complete, -chunk.key.version, -chunk.start, chunk.end
 
 
-def _beaten(chunk: Chunk, winning: Iterable[tuple[Interval, ChunkKey]]) -> bool:
+def _beaten(chunk: AnyChunk, winning: Iterable[tuple[Interval, ChunkKey]]) -> bool:
     """Return whether other chunks of equal or higher version win at every instant of the chunk."""
     at = chunk.start
     for piece, winner in winning:

@@ -55,3 +55,7 @@ class Problem(Shown):
 
 class Unanswered(SegtableError):
     """Nothing is known yet, and the store does not answer; or too many requests wait for it."""
+
+
+class NotSetUp(SegtableError):
+    """The page does not know where tables are; the message says how to name the place."""

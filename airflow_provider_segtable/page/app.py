@@ -16,14 +16,42 @@ from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Respons
 from pydantic import Field
 
 from airflow_provider_segtable import __version__
-from airflow_provider_segtable.page import fleet_lines
+from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.secret import redacted
+from airflow_provider_segtable.page import (
+    event_list,
+    explain_view,
+    fleet_lines,
+    index_view,
+    plan_view,
+    run_view,
+    segment_map,
+    segment_view,
+    service_view,
+    simulation,
+    table_view,
+)
 from airflow_provider_segtable.page.actions import Actions, NoActions
+from airflow_provider_segtable.page.actions import routes as action_routes
 from airflow_provider_segtable.page.answer import Answer, Shown
 from airflow_provider_segtable.page.guarding import Guard, answer_errors
 from airflow_provider_segtable.page.lake import Lake
 from airflow_provider_segtable.page.rights import Rights, Viewer
+from airflow_provider_segtable.page.sources import Source
 
-VIEWS: tuple[Callable[[Lake], APIRouter], ...] = (fleet_lines.routes,)
+VIEWS: tuple[Callable[[Lake], APIRouter], ...] = (
+    fleet_lines.routes,
+    table_view.routes,
+    segment_map.routes,
+    segment_view.routes,
+    event_list.routes,
+    plan_view.routes,
+    simulation.routes,
+    index_view.routes,
+    explain_view.routes,
+    service_view.routes,
+    run_view.routes,
+)
 """The routes of each view module."""
 FILES = ("index.html", "page.js", "page.css", "lake.svg", "lake-dark.svg")
 
@@ -62,7 +90,9 @@ def page_app(
     )
     app.add_middleware(Guard)
     answer_errors(app)
-    app.include_router(_session(lake, rights, actions or NoActions(), airflow=airflow))
+    doing = actions or NoActions()
+    app.include_router(_session(lake, rights, doing, airflow=airflow))
+    app.include_router(action_routes(lake, rights, doing))
     for routes in VIEWS:
         app.include_router(routes(lake))
     app.include_router(_files())
@@ -79,18 +109,23 @@ def _session(lake: Lake, rights: Rights, actions: Actions, *, airflow: bool) -> 
 
     @router.get("/api/session")
     async def session(viewer: Annotated[Viewer, Depends(rights.view)]) -> Answer[Session]:
-        fleets = [source.fleet.name for source in lake.sources.values() if source.fleet.name]
+        late, sources = "", tuple[Source, ...]()
+        try:
+            sources = await lake.sources()
+        except (SegtableError, OSError) as error:
+            late = redacted(str(error))
+        fleets = [source.fleet.name for source in sources if source.fleet.name]
         shown = Session(
             user=viewer.name,
             authenticated=viewer.authenticated,
             read_only=not actions.names,
             package_version=__version__,
             fleet=", ".join(fleets) or None,
-            places=[source.label for source in lake.sources.values()],
+            places=[source.label for source in sources],
             actions=list(actions.names),
             airflow=airflow,
         )
-        return lake.now(shown)
+        return lake.now(shown).model_copy(update={"late": late})
 
     return router
 

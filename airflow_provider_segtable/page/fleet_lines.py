@@ -5,8 +5,8 @@
 2. A table is *ill* if it cannot be read, misses its objective, or has a critical finding. It has a
    *warning* if the worst finding is one. It is *unknown* until it was looked at. The reason is the
    worst of these in a sentence.
-3. Worst first: ill ones, warnings, unknown ones, then by how much an objective is missed, by the
-   backlog's age, and by the number of offers.
+3. Worst first: ill ones, warnings, unknown ones; then those that cannot be read, then by how much
+   an objective is missed, by the backlog's age, and by the number of offers.
 4. Changes are the newest known versions, for polling: no table is loaded for them.
 """
 
@@ -112,12 +112,15 @@ def fleet_lines(
     fleet: FleetSeen, *, search: str, sort: str, descending: bool | None, offset: int, limit: int
 ) -> FleetLines:
     """Return some lines of the tables whose name or group contains a text."""
-    every = [line for part in fleet.parts for line in lines_of(part, fleet.now)]
-    wanted = search.casefold()
+    ranked = [each for part in fleet.parts for each in lines_of(part, fleet.now)]
+    every, wanted = [line for _, line in sorted(ranked, key=_first)], search.casefold()
     found = [each for each in every if wanted in f"{each.table} {each.group or ''}".casefold()]
     key, largest_first = SORTS[sort]
-    found.sort(key=lambda each: each.table)
-    found.sort(key=key, reverse=largest_first if descending is None else descending)
+    if key is not None:
+        found.sort(key=lambda each: each.table)
+        found.sort(key=key, reverse=largest_first if descending is None else descending)
+    elif descending:
+        found.reverse()
     return FleetLines(
         total=len(found),
         ill=sum(each.health == "ill" for each in every),
@@ -134,13 +137,21 @@ def fleet_lines(
     )
 
 
-def lines_of(part: Part, now: Instant) -> Iterable[Line]:
-    """Yield the lines of a source's tables."""
+Rank = tuple[Any, ...]
+"""The lowest is the worst."""
+
+
+def _first(ranked: tuple[Rank, Line]) -> Rank:
+    return ranked[0]
+
+
+def lines_of(part: Part, now: Instant) -> Iterable[tuple[Rank, Line]]:
+    """Yield the lines of a source's tables, each with its rank."""
     plans = next_plans(part.known)
     for name, known in part.known.tables.items():
         group = part.source.fleet.group_of(name)
         aims = objective_of(part.source.fleet, name) != Objective()
-        yield line_of(
+        line = line_of(
             part.name_of(name),
             known,
             now,
@@ -148,6 +159,7 @@ def lines_of(part: Part, now: Instant) -> Iterable[Line]:
             objective=aims,
             next_plan=plans.get(name, ""),
         )
+        yield _rank(known, line), line
 
 
 def line_of(
@@ -247,9 +259,11 @@ def _seconds(since: Instant, now: Instant) -> float:
 
 
 # Orders
-def _badness(line: Line) -> tuple[Any, ...]:
-    rank = _BY_RANK.index(line.health)
-    return rank, not line.misses, -line.backlog_seconds, -line.offers
+def _rank(known: Known, line: Line) -> Rank:
+    misses = known.look.misses if known.look else ()
+    times = max((each.times for each in misses), default=0.0)
+    health = _BY_RANK.index(line.health)
+    return health, not line.error, -times, -line.backlog_seconds, -line.offers, line.table
 
 
 def _lag(name: str) -> Callable[[Line], float]:
@@ -260,9 +274,9 @@ def _lag(name: str) -> Callable[[Line], float]:
     return key
 
 
-SORTS: Mapping[str, tuple[Callable[[Line], Any], bool]] = MappingProxyType(
+SORTS: Mapping[str, tuple[Callable[[Line], Any] | None, bool]] = MappingProxyType(
     {
-        "worst": (_badness, False),
+        "worst": (None, False),
         "table": (lambda line: line.table, False),
         "group": (lambda line: line.group or "", False),
         "committed": (lambda line: line.committed or "", True),

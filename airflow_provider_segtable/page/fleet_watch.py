@@ -3,7 +3,7 @@
 1. A pass is a dry run of the fleet's planner (``services.fleet_run``): only tables are looked at of
    which a look may find something new. No state outlives its look, so what is kept of a thousand
    tables is small, however large they are.
-2. A pass begins when somebody asks, at the earliest ``PAUSE`` times as long after the last one as
+2. A pass begins when a reader asks, at the earliest ``PAUSE`` times as long after the last one as
    that one took. So a page that is watched costs a bounded share of one thread and of the store.
 3. A table whose look is due, or which has pending plans, is looked at every ``AGAIN_US`` at most:
    the page recovers nothing, unlike a planner.
@@ -78,7 +78,7 @@ class FleetWatch:
 
     def __init__(self, source: Source, clock: Clock) -> None:
         """Begin without a pass."""
-        self._source = source
+        self.source = source
         self._clock = clock
         self._worker = Workers(f"the fleet of {source.label}", threads=1, most_waiting=1)
         self._mutex = threading.Lock()
@@ -114,7 +114,7 @@ class FleetWatch:
         running = self._pass is not None and not self._pass.done()
         if not running or waited < max(SLOW_S, self._took_s * PAUSE):
             return ""
-        return f"{self._source.label} has been read for {waited:.0f} s"
+        return f"{self.source.label} has been read for {waited:.0f} s"
 
     # A pass, in the watch's own thread
     def _run(self) -> None:
@@ -122,7 +122,7 @@ class FleetWatch:
         try:
             self._look_at_all(self._clock.now())
         except (SegtableError, OSError) as error:
-            late = self._source.safe(f"{type(error).__name__}: {error}")
+            late = self.source.safe(f"{type(error).__name__}: {error}")
         with self._mutex:
             self._late = late
             now_s = self._clock.monotonic()
@@ -130,7 +130,7 @@ class FleetWatch:
             self._next_s = now_s + max(LEAST_PAUSE_S, self._took_s * PAUSE)
 
     def _look_at_all(self, now: Instant) -> None:
-        source = self._source
+        source = self.source
         found = source.find(self._memory.found, now)
         names = sorted({*found.names, *found.unread, *source.fleet.tables})
         with self._mutex:
@@ -171,7 +171,7 @@ class FleetWatch:
         ]
         for name in without[:HISTORIES]:
             with suppress(SegtableError, OSError):  # the next look says so
-                log = self._source.opening(name).log
+                log = self.source.opening(name).log
                 points = growth(log, log.load(), POINTS)
                 with self._mutex:
                     history = tuple((each.files, each.bytes) for each in points)

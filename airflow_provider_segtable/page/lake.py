@@ -19,15 +19,15 @@ For a view module::
    ``seen.ports`` to read (events, locks, published metadata); it never writes.
 2. Equal questions (same table, function and arguments) share one run, and one answer for
    ``fresh_s``. So arguments have to be hashable, and a function must not keep what it was given.
-3. At most one load of a table is under way at once. The newest state is kept, and asked for its
-   next event: one request. Every ``CHECKED_S`` it is compared with the log in full.
+3. At most one load of a table is under way at once; states are bounded (``page.table_states``).
 4. An answer that takes longer than ``limit_s`` is the last known one, with its age and the reason;
    ``Unanswered`` if there is none. The run goes on, and a later question finds its answer.
 5. Each source has its own threads: a store that hangs delays no table of another one.
-6. States are kept within ``state_bytes``, by their last use; the newest used one is always kept.
-   Answers are kept by number; views bound their size.
+6. Answers are kept by number; views bound their size.
 7. A table is known by the last search, or is below the root. A name that leads out of it is no
    table. If the lake has several sources, names begin with the source's own.
+8. The sources are read at the first question, and again every ``REREAD_S``: a connection and a
+   fleet file may change. A source of the same place keeps what is known.
 """
 
 import asyncio
@@ -35,26 +35,24 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
 from airflow_provider_segtable.core.errors import NotATable, StorageError
-from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
 from airflow_provider_segtable.page.answer import Answer, Unanswered
-from airflow_provider_segtable.page.fleet_watch import FleetWatch, Fleetwide
-from airflow_provider_segtable.page.sources import Source
+from airflow_provider_segtable.page.fleet_watch import FleetWatch, Fleetwide, Known
+from airflow_provider_segtable.page.sources import Source, TablePlace
+from airflow_provider_segtable.page.table_states import Seen, TableStates
 from airflow_provider_segtable.page.workers import Workers
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
 from airflow_provider_segtable.ports.clock import Clock
-from airflow_provider_segtable.table.context import TableContext
 
+__all__ = ["FleetSeen", "Lake", "Limits", "Part", "Seen"]
 T = TypeVar("T")
-CHECKED_S = 30.0
-SEGMENT_BYTES = 300
-"""About what a segment takes in a packed state."""
-STATE_BYTES = 64 * 1024
+Sources = Callable[[], Mapping[str, Source]]
+REREAD_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,37 +72,6 @@ class Limits:
 
 
 DEFAULT = Limits()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """A table as it was seen last.
-
-    Attributes:
-        name: in the lake.
-        own_name: in its source's fleet.
-        ports: for reading what is not in the state.
-        state: the newest.
-        at: when it was known to be the newest.
-        fleet: the settings of the file that the table belongs to.
-        safe: hides credentials in a text.
-    """
-
-    name: str
-    own_name: str
-    ports: TableContext
-    state: State
-    at: Instant
-    fleet: Fleet
-    safe: Callable[[str], str] = field(default=str, repr=False)
-
-    def version(self, n: int | None) -> State:
-        """Return the state after event ``n``; the newest for None. It is read from the log.
-
-        Raises:
-            VersionExpired, NotATable: as ``EventLog.version``.
-        """
-        return self.state if n in (None, self.state.n) else self.ports.log.at(int(n or 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,47 +107,88 @@ class _Kept:
 
 
 @dataclass(slots=True)
-class _Table:
-    """A table's kept state, and the load that is under way."""
+class _Side:
+    """A source with its threads and its watch."""
 
-    seen: Seen | None = None
-    asked_s: float = 0.0
-    checked_s: float = 0.0
-    loading: "Future[Seen] | None" = None
-
-    @property
-    def bytes(self) -> int:
-        return (
-            0 if self.seen is None else STATE_BYTES + SEGMENT_BYTES * len(self.seen.state.timeline)
-        )
+    source: Source
+    workers: Workers
+    watch: FleetWatch
 
 
 class Lake:
     """The tables of one or several sources."""
 
-    def __init__(
-        self, sources: Mapping[str, Source], clock: Clock, limits: Limits = DEFAULT
-    ) -> None:
+    def __init__(self, sources: Sources, clock: Clock, limits: Limits = DEFAULT) -> None:
         """Begin without looking at anything.
 
         Args:
-            sources: by the name that tables' names begin with; empty for the only one.
+            sources: returns them by the name that tables' names begin with, empty for the only
+                one; called in a thread, now and then.
             clock: the wall clock, and the one for time limits.
             limits: bounds.
         """
-        self.sources = sources
         self.clock = clock
         self.limits = limits
-        self._workers = {
-            name: Workers(source.label, threads=limits.threads, most_waiting=limits.most_waiting)
-            for name, source in sources.items()
-        }
-        self._watches = {name: FleetWatch(source, clock) for name, source in sources.items()}
+        self.states = TableStates(clock, fresh_s=limits.fresh_s, most_bytes=limits.state_bytes)
+        self._sources = sources
+        self._reader = Workers("the settings of the page", threads=1, most_waiting=1)
+        self._reading: Future[None] | None = None
+        self._read_s = 0.0
+        self._sides: Mapping[str, _Side] = {}
         self._views = Workers("views", threads=2, most_waiting=limits.most_waiting)
         self._mutex = threading.RLock()
-        self._tables: OrderedDict[str, _Table] = OrderedDict()
         self._answers: OrderedDict[Hashable, _Kept] = OrderedDict()
         self._running: dict[Hashable, Future[_Kept]] = {}
+
+    async def sources(self) -> tuple[Source, ...]:
+        """Return the sources.
+
+        Raises:
+            Unanswered: they are not known yet, and cannot be read in time.
+            SegtableError: why they cannot be read.
+        """
+        return tuple(side.source for side in (await self._known_sides()).values())
+
+    async def _known_sides(self) -> Mapping[str, _Side]:
+        """Return the sources as they were read last; wait for them only if there are none."""
+        with self._mutex:
+            old = not self._sides or self.clock.monotonic() - self._read_s >= REREAD_S
+            if old and (self._reading is None or self._reading.done()):
+                self._reading = self._reader.submit(self._read)
+            reading = self._reading
+        if not self._sides and reading is not None:
+            try:
+                await _within(reading, self.limits.limit_s)
+            except TimeoutError as error:
+                raise Unanswered(f"the places of tables were {error}") from None
+        return self._sides
+
+    def _read(self) -> None:
+        """Read the sources; those of the same place keep their threads and what is known."""
+        try:
+            found, before = self._sources(), self._sides
+            sides = {prefix: self._side(prefix, source) for prefix, source in found.items()}
+            gone = [side for name, side in before.items() if sides.get(name) is not side]
+            if gone:  # names mean other tables from now on
+                self._answers.clear()
+                self.states.forget()
+            self._sides = sides
+            for side in gone:
+                side.source.close()
+        finally:
+            self._read_s = self.clock.monotonic()
+
+    def _side(self, prefix: str, source: Source) -> _Side:
+        old = self._sides.get(prefix)
+        if old is not None and old.source.place == source.place:
+            # Its session with ZooKeeper goes on; the fleet file may be another one.
+            old.source = old.watch.source = replace(
+                source, opening=old.source.opening, close=old.source.close
+            )
+            return old
+        bounds = self.limits
+        workers = Workers(source.label, threads=bounds.threads, most_waiting=bounds.most_waiting)
+        return _Side(source=source, workers=workers, watch=FleetWatch(source, self.clock))
 
     async def fleet(self, view: Callable[..., T], /, **arguments: Hashable) -> Answer[T]:
         """Answer a question about all tables from what is known; begin to look at them anew.
@@ -192,7 +200,8 @@ class Lake:
         Raises:
             Unanswered: too many questions wait.
         """
-        passes = [each for watch in self._watches.values() if (each := watch.look()) is not None]
+        sides = (await self._known_sides()).values()
+        passes = [each for side in sides if (each := side.watch.look()) is not None]
         if passes and not all(part.known.at for part in self._parts()):
             await asyncio.wait(map(_waited, passes), timeout=self.limits.first_s)
         key = _key("", view, arguments)
@@ -215,26 +224,35 @@ class Lake:
 
     def _parts(self) -> tuple[Part, ...]:
         return tuple(
-            Part(prefix=prefix, source=source, known=self._watches[prefix].known())
-            for prefix, source in self.sources.items()
+            Part(prefix=prefix, source=side.source, known=side.watch.known())
+            for prefix, side in self._sides.items()
         )
+
+    def known(self, table: str) -> Known:
+        """Return what the list of tables knows of one; nothing is read.
+
+        Raises:
+            NotATable: there is no such table.
+        """
+        side, own = self._side_of(table)
+        return side.watch.known().tables.get(own, Known())
 
     def now(self, data: T) -> Answer[T]:
         """Return an answer that is of no table, and as new as can be."""
         return Answer(version=None, as_of=iso(self.clock.now()), age_seconds=0.0, data=data)
 
-    def source_of(self, table: str) -> tuple[str, Source, str]:
+    def _side_of(self, table: str) -> tuple[_Side, str]:
         """Return the source of a table by name, and the table's name there.
 
         Raises:
             NotATable: there is no such source, or the name leads out of its root.
         """
-        for prefix, source in self.sources.items():
+        for prefix, side in self._sides.items():
             if prefix and not table.startswith(f"{prefix}/"):
                 continue
             own = table.removeprefix(f"{prefix}/") if prefix else table
-            if _below_the_root(own, source.fleet):
-                return prefix, source, own
+            if _below_the_root(own, side.source.fleet):
+                return side, own
         raise NotATable(f"there is no table {table!r} in this lake: look at the list of its tables")
 
     async def answer(
@@ -244,6 +262,7 @@ class Lake:
         /,
         *,
         fresh_s: float | None = None,
+        limit_s: float | None = None,
         **arguments: Hashable,
     ) -> Answer[T]:
         """Answer a question about a table.
@@ -252,6 +271,7 @@ class Lake:
             table: its name in the lake.
             view: called with ``Seen`` and the arguments.
             fresh_s: for so long the last answer is given again; by default the lake's.
+            limit_s: so long a newer answer is waited for; likewise.
             arguments: of the view.
 
         Raises:
@@ -259,19 +279,63 @@ class Lake:
             Unanswered: the store does not answer, and nothing is known.
             SegtableError: as the view.
         """
-        key = _key(table, view, arguments)
-        prefix, source, own = self.source_of(table)
+        await self._known_sides()
+        key, (side, own) = _key(table, view, arguments), self._side_of(table)
         kept, run = self._fresh(key, self.limits.fresh_s if fresh_s is None else fresh_s)
         if kept is not None:
             return self._shown(kept)
         try:
             if run is None:
-                workers, made = self._workers[prefix], partial(view, **arguments)
-                loading = partial(self._loading, workers, source, table, own)
+                workers, made = side.workers, partial(view, **arguments)
+                loading = partial(self.states.load, workers, side.source, table, own)
                 run = self._begun(key, lambda: self._viewed(workers, loading(), made))
-            return self._shown(await _within(run, self.limits.limit_s))
+            return self._shown(await _within(run, limit_s or self.limits.limit_s))
         except (StorageError, OSError, Unanswered) as error:
-            return self._late(key, source, error)
+            return self._late(key, side.source, error)
+
+    async def act(self, table: str, work: Callable[[Seen], T]) -> T:
+        """Do something to a table, with its newest state, in its source's threads.
+
+        Raises:
+            NotATable: there is no such table, or it was dropped.
+            Unanswered: it did not end within the time limit, and goes on; or too much waits.
+            SegtableError: as the work.
+        """
+        await self._known_sides()
+        side, own = self._side_of(table)
+        self.states.ask_again(table)
+        loading = self.states.load(side.workers, side.source, table, own)
+        try:
+            run = self._viewed(side.workers, loading, work)
+            done: T = (await _within(run, self.limits.limit_s)).data
+        except TimeoutError as error:
+            raise Unanswered(
+                f"{side.source.label} has {error}. It may have been done, or be done later: look "
+                "at the timeline"
+            ) from None
+        finally:
+            self.states.ask_again(table)
+        return done
+
+    async def aside(self, table: str, work: Callable[[TablePlace], T]) -> T:
+        """Do something about a table that reads nothing of it, in a thread of the page.
+
+        Args:
+            table: its name in the lake.
+            work: called with the table's place.
+
+        Raises:
+            NotATable: there is no such source, or the name leads out of its root.
+            Unanswered: it did not end within the time limit, or too much waits.
+        """
+        sides = await self._known_sides()
+        side, own = self._side_of(table)
+        source = next(name for name, each in sides.items() if each is side)
+        place = TablePlace(name=table, source=source, own_name=own, fleet=side.source.fleet)
+        try:
+            return await _within(self._views.submit(lambda: work(place)), self.limits.limit_s)
+        except TimeoutError as error:
+            raise Unanswered(f"the rights to {table!r} were {error}: try again") from None
 
     def _fresh(self, key: Hashable, fresh_s: float) -> tuple[_Kept | None, "Future[_Kept] | None"]:
         """Return the last answer if it is fresh, and the run for a newer one if there is one."""
@@ -330,63 +394,11 @@ class Lake:
     def _late(self, key: Hashable, source: Source, error: Exception) -> Answer[Any]:
         """Return the last known answer, with the reason."""
         if isinstance(error, TimeoutError):
-            error = Unanswered(f"{source.label} has not answered within {self.limits.limit_s:g} s")
+            error = Unanswered(f"{source.label} has {error}")
         kept = self._answers.get(key)
         if kept is None:
             raise error
         return self._shown(kept, source.safe(str(error)))
-
-    # Tables and their states
-    def _loading(self, workers: Workers, source: Source, table: str, own: str) -> "Future[Seen]":
-        """Return the load of a table that is under way, or begin one; done if it is fresh."""
-        with self._mutex:
-            known = self._tables.setdefault(table, _Table())
-            self._tables.move_to_end(table)
-            now_s = self.clock.monotonic()
-            if known.seen is not None and now_s - known.asked_s < self.limits.fresh_s:
-                done: Future[Seen] = Future()
-                done.set_result(known.seen)
-                return done
-            if known.loading is not None:
-                return known.loading
-            begun = workers.submit(lambda: self._load(known, source, table, own))
-            known.loading = begun
-            begun.add_done_callback(lambda done: self._loaded(known, done))
-            return begun
-
-    def _load(self, known: _Table, source: Source, table: str, own: str) -> Seen:
-        begun_s, at, seen = self.clock.monotonic(), self.clock.now(), known.seen
-        if seen is None:
-            ports = source.opening(own)
-            state = ports.log.load()
-            seen = Seen(
-                name=table,
-                own_name=own,
-                ports=ports,
-                state=state,
-                at=at,
-                fleet=source.fleet,
-                safe=source.safe,
-            )
-        elif begun_s - known.checked_s >= CHECKED_S or seen.ports.log.event(seen.state.n + 1):
-            seen = replace(seen, state=seen.ports.log.load(), at=at)
-        else:
-            known.seen, known.asked_s = replace(seen, at=at), begun_s
-            return known.seen
-        known.seen, known.asked_s, known.checked_s = seen, begun_s, begun_s
-        return seen
-
-    def _loaded(self, known: _Table, done: "Future[Seen]") -> None:
-        with self._mutex:
-            if isinstance(done.exception(), NotATable):
-                known.seen = None  # another table may be created in its place
-            known.loading = None
-            left = sum(each.bytes for each in self._tables.values())
-            for name in list(self._tables)[:-1]:
-                if left <= self.limits.state_bytes:
-                    return
-                if self._tables[name].loading is None:
-                    left -= self._tables.pop(name).bytes
 
 
 def _key(table: str, view: Callable[..., Any], arguments: Mapping[str, Hashable]) -> Hashable:
@@ -411,12 +423,12 @@ async def _within(run: "Future[T]", limit_s: float) -> T:
     waited = _waited(run)
     done, _ = await asyncio.wait({waited}, timeout=limit_s)
     if not done:
-        raise TimeoutError
+        raise TimeoutError(f"not answered within {limit_s:g} s")
     return waited.result()
 
 
 def _waited(run: "Future[T]") -> "asyncio.Future[T]":
-    """Return a run as this loop waits for it; nobody may be left to see its error."""
+    """Return a run as this loop waits for it; its error may be of no interest any more."""
     waited = asyncio.wrap_future(run)
     waited.add_done_callback(lambda done: done.cancelled() or done.exception())
     return waited

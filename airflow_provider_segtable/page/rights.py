@@ -10,13 +10,16 @@
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fastapi import HTTPException, Request
+from fastapi.responses import RedirectResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from airflow_provider_segtable.core.secret import Secret
+from airflow_provider_segtable.page.sources import TablePlace
 
 COOKIE = "segtable_page"
 _HERE = ("127.0.0.1", "localhost", "[::1]")
@@ -39,13 +42,19 @@ class Rights(Protocol):
         """Return the dependency that admits a request, and returns its ``Viewer``."""
         ...
 
-    def refusal(self, viewer: Viewer, action: str, table: str) -> str:
-        """Return why a user may not do this to a table; empty if it is allowed."""
+    def refusal(
+        self, viewer: Viewer, action: str, table: TablePlace, arguments: Mapping[str, Any]
+    ) -> str:
+        """Return why a user may not do this to a table; empty if it is allowed.
+
+        It is called in a thread of the page, and may ask the system that knows the rights. Without
+        arguments it is about the action in general.
+        """
         ...
 
 
 class OnLoopback:
-    """The rights of ``segtable ui``: whoever is on this machine looks."""
+    """The rights of ``segtable ui``: all users of this machine may look."""
 
     def __init__(self, user: str, token: Secret | None = None) -> None:
         """Take the name that actions are recorded by, and the token that allows them."""
@@ -69,7 +78,28 @@ class OnLoopback:
         known = self._token.reveal() if self._token else ""
         return bool(known) and secrets.compare_digest(given.encode(), known.encode())
 
-    def refusal(self, viewer: Viewer, action: str, table: str) -> str:  # noqa: ARG002 - the port's
+    def entrance(self, app: ASGIApp) -> ASGIApp:
+        """Return the application, which takes the token of a printed address into a cookie."""
+
+        async def entered(scope: Scope, receive: Receive, send: Send) -> None:
+            asked = Request(scope) if scope["type"] == "http" else None
+            given = asked.query_params.get("token", "") if asked else ""
+            if not self.has_token(given):
+                await app(scope, receive, send)
+                return
+            answer = RedirectResponse("./", 303)  # the token is in no address from now on
+            answer.set_cookie(COOKIE, given, httponly=True, samesite="strict")
+            await answer(scope, receive, send)
+
+        return entered
+
+    def refusal(
+        self,
+        viewer: Viewer,  # noqa: ARG002 - the arguments are the port's
+        action: str,  # noqa: ARG002
+        table: TablePlace,  # noqa: ARG002
+        arguments: Mapping[str, Any],  # noqa: ARG002
+    ) -> str:
         """Return why nothing can be changed: there is no token."""
         if self._token is not None:
             return ""

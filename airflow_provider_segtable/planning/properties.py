@@ -51,7 +51,7 @@ Source of the defaults of retention: Hudi's cleaner (24 hours), Paimon's snapsho
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, get_type_hints
 
@@ -63,7 +63,7 @@ from airflow_provider_segtable.core.log_store.bucket import CheckpointPolicy, Li
 from airflow_provider_segtable.core.paths import is_name
 from airflow_provider_segtable.core.schema import Order, did_you_mean, split_names
 from airflow_provider_segtable.core.tables.definition import TableDefinition
-from airflow_provider_segtable.core.time import Cut, Granularity
+from airflow_provider_segtable.core.time import HOUR_US, Cut, Granularity
 
 # Settings as fields of a dataclass
 Value = int | float | str
@@ -541,6 +541,22 @@ class Retention:
     def read(properties: Mapping[str, str]) -> "Retention":
         """Return the retention in a table's properties (``retention.*``)."""
         return Retention(**values_of(Retention, "retention", properties))  # type: ignore[arg-type]
+
+    def of_before(self, age_us: int, events: int) -> "Retention":
+        """Return the retention that keeps now what this one kept some time and events ago.
+
+        Args:
+            age_us: the time since then, in microseconds.
+            events: the number of events since then.
+        """
+        hours = max(0, age_us) / HOUR_US
+        return replace(
+            self,
+            hours=self.hours + hours,
+            orphan_hours=self.orphan_hours + hours,
+            consumer_hours=self.consumer_hours + hours,
+            versions=self.versions + max(0, events),
+        )
 
 
 RETENTION_PROPERTIES = names_of(Retention, "retention")

@@ -6,8 +6,8 @@
    that its objective lowers where it is missed (``planning.fleet.objectives``).
 3. Only tables are looked at of which a look may find something new; of the others the memory has
    the last one (``planning.fleet.fleet_memory``). The announced versions of all tables are read
-   together. Without a coordinator each remembered table's log is asked for its next event: one
-   request.
+   together. Without a coordinator, or if it does not answer, each remembered table's log is asked
+   for its next event: one request.
 4. What was requested in the last hour is in the tables' own logs. So a budget holds whoever
    requested, however often the planner runs or dies, and nothing else is to be kept.
 5. The tables of a table's indexes are planned with it, outside of the budget: they are small, and
@@ -19,6 +19,8 @@
    found there for them (``plans_of_offers``), with what was written in between.
 8. A dry run writes nothing, and needs no coordinator.
 9. The facts about a table's reads are read when it is looked at, if it records them.
+10. A look finds out whether a table has a log store. What its services hold is no part of the look:
+    who wants to know asks them (``library.log_stores``), and adds it to the report.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -28,7 +30,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from airflow_provider_segtable import __version__
-from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.errors import CoordinationError, SegtableError
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.locks import Generation
 from airflow_provider_segtable.core.log.state import State
@@ -70,6 +72,7 @@ from airflow_provider_segtable.planning.fleet.table_look import look_of, with_he
 from airflow_provider_segtable.planning.gauges import Gauge
 from airflow_provider_segtable.planning.properties import Policy, PublishSettings
 from airflow_provider_segtable.planning.selection import BRIEFLY
+from airflow_provider_segtable.services.log_directory import addresses
 from airflow_provider_segtable.services.planner import (
     Look,
     PlannerRun,
@@ -86,6 +89,8 @@ from airflow_provider_segtable.table.publishing.publisher import (
 )
 
 AT_ONCE = 8
+LAGS = ("index", "publication", "log_store")
+"""What may lag behind a table, or a table behind."""
 NOTHING = FleetMemory()
 
 PortsOf = Callable[[str], AbstractContextManager[TableContext]]
@@ -113,7 +118,8 @@ class TableReport:
         waiting: seconds that the oldest of them has waited.
         pending: plans that are pending or running.
         expected: when it meets its objective, if it misses it.
-        gauges: its numbers for metrics.
+        gauges: its numbers for metrics, with the lag of its log store if that was asked.
+        log_store: the table's id if it has a log store; else empty.
         runs: what was requested and launched, of the table and of those of its indexes, by name;
             without what was skipped.
     """
@@ -134,10 +140,16 @@ class TableReport:
     pending: int = 0
     expected: Expected | None = None
     gauges: tuple[Gauge, ...] = ()
+    log_store: str = ""
     runs: Mapping[str, PlannerRun] = field(default_factory=dict)
 
-    def facts(self) -> Facts:
-        """Return the report as plain JSON values."""
+    def lag(self, of: str, now: Instant) -> float | None:
+        """Return the longest lag in seconds of ``LAGS`` at a time; None if there is none such."""
+        found = (each.at(now) for each in self.gauges if each.name == f"{of}.lag_seconds")
+        return max(found, default=None)
+
+    def facts(self, now: Instant) -> Facts:
+        """Return the report as plain JSON values at a time."""
         return {
             "table": self.name,
             "group": self.group or None,
@@ -153,6 +165,7 @@ class TableReport:
             "waiting_seconds": round(self.waiting, 3),
             "pending": self.pending,
             "expected": None if self.expected is None else self.expected.facts(),
+            "lag_seconds": {of: self.lag(of, now) for of in LAGS},
         }
 
 
@@ -170,10 +183,11 @@ def _rank(report: TableReport) -> tuple[bool, float, int, str]:
 class FleetRun:
     """The result of a planner run over a fleet.
 
-    ``costs`` are those of the fleet by kind. ``looked`` says why each table was looked at that was;
-    ``memory`` is for the next run.
+    ``at`` is its time. ``costs`` are those of the fleet by kind. ``looked`` says why each table was
+    looked at that was; ``memory`` is for the next run.
     """
 
+    at: Instant
     plan: FleetPlan
     tables: tuple[TableReport, ...]
     costs: Costs
@@ -183,7 +197,7 @@ class FleetRun:
 
     def facts(self) -> Facts:
         """Return the result as plain JSON values."""
-        tables = [each.facts() for each in self.tables]
+        tables = [each.facts(self.at) for each in self.tables]
         costs = {kind: cost.facts() for kind, cost in self.costs.items()}
         return {"dry_run": self.dry_run, "tables": tables, "costs": costs, **self.plan.facts()}
 
@@ -214,20 +228,10 @@ def run_fleet(
     tables = {name: settings_of_look(fleet, name, now, __version__) for name in names}
     known = {name: memory.tables[name] for name in tables if name in memory.tables}
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        asked = {n: each for n, each in known.items() if not why_anyway(each, tables[n], now)}
-        announced = _announced(asked, ports_of, pool)
-        reasons = {
-            name: why_look(known.get(name), settings, now, announced.get(name))
-            for name, settings in tables.items()
-        }
-        looked = {name: why for name, why in reasons.items() if why}
+        looked = _to_look_at(tables, known, ports_of, pool, now, dry_run=dry_run)
         seen = {name: _Seen(name=name, known=each) for name, each in known.items()}
-        for each in pool.map(
-            lambda one: _seen(
-                fleet, one[0], one[1], ports_of, now, dry_run=dry_run, observe=observe
-            ),
-            looked.items(),
-        ):
+        seeing = partial(_seen, fleet, ports_of, now, dry_run=dry_run, observe=observe)
+        for each in pool.map(seeing, looked, looked.values()):
             seen[each.name] = each
             report("looking", len(seen), len(tables))
         kept = {name: each.known for name, each in seen.items() if each.known}
@@ -245,6 +249,7 @@ def run_fleet(
         replace(_report(fleet, each, now), expected=when.get(name)) for name, each in seen.items()
     )
     return FleetRun(
+        at=now,
         plan=plan,
         tables=worst_first(reports),
         costs=fleet_costs(each.costs for each in looks),
@@ -254,28 +259,58 @@ def run_fleet(
     )
 
 
+def _to_look_at(
+    tables: Mapping[str, str],
+    known: Mapping[str, Remembered],
+    ports_of: PortsOf,
+    pool: ThreadPoolExecutor,
+    now: Instant,
+    *,
+    dry_run: bool,
+) -> dict[str, Why]:
+    """Return the tables of which a look may find something new, each with the reason."""
+    asked = {n: each for n, each in known.items() if not why_anyway(each, tables[n], now)}
+    announced = _announced(asked, ports_of, pool, dry_run=dry_run)
+    reasons = {
+        name: why_look(known.get(name), settings, now, announced.get(name))
+        for name, settings in tables.items()
+    }
+    return {name: why for name, why in reasons.items() if why}
+
+
 def _announced(
-    known: Mapping[str, Remembered], ports_of: PortsOf, pool: ThreadPoolExecutor
+    known: Mapping[str, Remembered], ports_of: PortsOf, pool: ThreadPoolExecutor, *, dry_run: bool
 ) -> Mapping[str, int]:
-    """Return the newest versions of remembered tables, by announcements or their logs (rule 3)."""
+    """Return the newest versions of remembered tables, by announcements or their logs (rule 3).
+
+    A dry run announces nothing, so it asks the logs of tables of which nothing is announced.
+    """
     heads = _heads({each.look.table_id for each in known.values()}, known, ports_of)
-    if heads is not None:
-        ids = {name: each.look.table_id for name, each in known.items()}
-        return {name: heads[of] for name, of in ids.items() if of in heads}
-    versions = (each.look.version for each in known.values())
-    newest = pool.map(partial(_by_log, ports_of), known, versions)
-    return dict(zip(known, newest, strict=True))
+    ids = {name: each.look.table_id for name, each in known.items()}
+    found = {name: heads[of] for name, of in ids.items() if of in heads} if heads else {}
+    if heads is not None and not dry_run:
+        return found
+    asked = {name: each.look.version for name, each in known.items() if name not in found}
+    newest = pool.map(partial(_by_log, ports_of), asked, asked.values())
+    return {**found, **dict(zip(asked, newest, strict=True))}
 
 
 def _heads(
     ids: Collection[str], names: Iterable[str], ports_of: PortsOf
 ) -> Mapping[str, int] | None:
-    """Return what is announced, by the coordinator that all tables share; None without one."""
+    """Return what is announced, by the coordinator that all tables share; None if none answers."""
     for name in names:
         with suppress(SegtableError, OSError), ports_of(name) as ports:
-            coordinator = ports.optional_coordinator
-            return None if coordinator is None else coordinator.heads(ids)
+            return _heads_by(ports, ids)
     return None
+
+
+def _heads_by(ports: TableContext, ids: Collection[str]) -> Mapping[str, int] | None:
+    try:
+        coordinator = ports.optional_coordinator
+        return None if coordinator is None else coordinator.heads(ids)
+    except CoordinationError:  # it would not answer for the next table either
+        return None
 
 
 def _by_log(ports_of: PortsOf, name: str, version: int) -> int:
@@ -305,10 +340,10 @@ class _Seen:
 
 def _seen(
     fleet: Fleet,
-    name: str,
-    why: Why,
     ports_of: PortsOf,
     now: Instant,
+    name: str,
+    why: Why,
     *,
     dry_run: bool,
     observe: Observe,
@@ -320,6 +355,7 @@ def _seen(
             looked = look_for(fleet, name, ports, state, objective, now, dry_run=dry_run)
             look = looked.look
             observe(name, ports, looked)
+            kept = replace(looked.kept, log_store=has_log_store(ports, look.state))
             runs = {name: carry_out(ports, look, ())}
             if look.state.indexes and frozen(fleet, name, now) is None:
                 for folder, run in plan_inner_tables(ports, dry_run=dry_run):
@@ -330,13 +366,19 @@ def _seen(
     except (SegtableError, OSError) as error:
         return _Seen(name=name, error=f"{type(error).__name__}: {error}")
     known = Remembered(
-        look=looked.kept,
+        look=kept,
         at=now,
         settings=settings_of_look(fleet, name, now, __version__),
-        due=_due(looked.kept.measure, runs.values(), now),
+        due=_due(kept.measure, runs.values(), now),
         unsettled=_unsettled(look.state, runs.values()),
     )
     return _Seen(name=name, known=known, runs=_beginning(fleet, name, runs, now))
+
+
+def has_log_store(ports: TableContext, state: State) -> bool:
+    """Return whether a log store commits to a table, or a service has a bucket of it."""
+    coordinator, table_id = ports.optional_coordinator, state.table.table_id
+    return bool(state.log_store or (coordinator and addresses(coordinator, table_id)))
 
 
 def _due(measure: Measure, runs: Iterable[PlannerRun], now: Instant) -> Instant | None:
@@ -380,7 +422,7 @@ def look_for(
     properties = properties_of(fleet, name, state.table.properties)
     formats = PublishSettings.read(properties).formats
     published = [*status_of_formats(ports, state, formats).values()] if formats else []
-    measure = measured(state, objective, now, _publish_lag(published, now))
+    measure = measured(state, objective, now, publish_lag(published, now))
     look = _planned(ports, state, properties, objective, measure, dry_run=dry_run)
     misses = missed(objective, measure)
     found = look_of(name, look.state, look.policy, look.planned, measure, misses, now)
@@ -403,7 +445,7 @@ def _planned(
     return look_at(ports, state, policy, properties, explain=BRIEFLY, dry_run=dry_run)
 
 
-def _publish_lag(published: Iterable[PublishedStatus], now: Instant) -> float | None:
+def publish_lag(published: Iterable[PublishedStatus], now: Instant) -> float | None:
     """Return the longest lag of a format that is switched on, in microseconds."""
     lags = (
         0 if each.late_since is None else max(0, now - each.late_since)
@@ -486,5 +528,6 @@ def _report(fleet: Fleet, seen: _Seen, now: Instant) -> TableReport:
         waiting=max(0, now - oldest) / SECOND_US,
         pending=sum(each.pending for each in look.begun),
         gauges=look.gauges,
+        log_store=look.table_id if look.log_store else "",
         runs=seen.runs,
     )

@@ -212,12 +212,12 @@ def carry_out(ports: TableContext, look: Look, chosen: Sequence[Plan]) -> Planne
     state = look.state
     stalled = _stalled(state, look.held)
     if look.dry_run:
-        fresh = [_launch_of(plan) for plan in chosen]
+        fresh = [_launch_of_plan(plan) for plan in chosen]
     else:
         state = _request(ports, state, chosen)
         known_plans = [known for plan in chosen if (known := state.plans.get(plan.id))]
-        fresh = [_launch(known) for known in known_plans if known.status.pending]
-    launches = [*(_launch(known) for known in stalled), *fresh]
+        fresh = [launch_of(known) for known in known_plans if known.status.pending]
+    launches = [*(launch_of(known) for known in stalled), *fresh]
     return PlannerRun(
         version=state.n,
         launches=tuple({launch.plan_id: launch for launch in launches}.values()),
@@ -262,9 +262,10 @@ def _request(ports: TableContext, state: State, chosen: Sequence[Plan]) -> State
     return ports.log.refresh(state) if lost else state
 
 
-def _launch(known: PlanState) -> Launch:
+def launch_of(known: PlanState) -> Launch:
+    """Return a pending plan as a launch."""
     return replace(
-        _launch_of(known.plan),
+        _launch_of_plan(known.plan),
         yields=known.yields,
         attempts=known.attempts,
         requested_at=known.requested_at,
@@ -274,7 +275,7 @@ def _launch(known: PlanState) -> Launch:
     )
 
 
-def _launch_of(plan: Plan) -> Launch:
+def _launch_of_plan(plan: Plan) -> Launch:
     return Launch(
         plan_id=plan.id,
         kind=plan.kind,

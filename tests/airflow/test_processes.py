@@ -7,6 +7,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.support.processes import Marked, importable
@@ -52,3 +53,16 @@ def test_the_watcher_ends_them_when_their_owner_is_killed(pipe: Path) -> None:
         assert held.readline()
         process.send_signal(signal.SIGKILL)
         assert held.read() == ""
+
+
+def test_a_process_that_replaces_its_program_is_found(tmp_path: Path) -> None:
+    """For a moment it has no environment to look into; each of many looks finds its mark."""
+    marked = Marked("0123456789abcdef")
+    program = tmp_path / "again"
+    program.write_text('#!/bin/sh\nexec "$0" $(($1 + 1))\n')
+    program.chmod(0o755)
+    env = {**os.environ, **marked.environment}
+    with subprocess.Popen([program, "0"], env=env) as process:
+        looked_at = psutil.Process(process.pid)
+        assert all(marked.marks(looked_at) for _ in range(500))
+        process.kill()

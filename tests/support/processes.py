@@ -4,11 +4,14 @@
    group. So exactly the processes of a stack are ended, none by its name, and none is left.
 2. Unless ``SPT_NOENV`` is set, ``setproctitle`` (Airflow, uvicorn) writes titles over the visible
    environment: start marked processes with ``Marked.environment``.
+3. While a process replaces its program (exec) it shows no environment for a moment, which is long
+   on a busy machine. It is looked at again, or whoever ends a stack would miss it.
 """
 
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,7 +36,15 @@ class Marked:
 
     def living(self) -> list[psutil.Process]:
         """Return the marked processes."""
-        return [process for process in psutil.process_iter() if self._ours(process)]
+        return [process for process in psutil.process_iter() if self.marks(process)]
+
+    def marks(self, process: psutil.Process) -> bool:
+        """Return whether a process is marked and has not ended."""
+        try:
+            alive = process.status() != psutil.STATUS_ZOMBIE
+            return alive and bool(_environment(process).get(TOKEN) == self.token)
+        except (psutil.Error, OSError):
+            return False
 
     def end(self, first: Iterable[int] = ()) -> None:
         """End the marked processes: ``first`` in order, then all others at once."""
@@ -54,12 +65,17 @@ class Marked:
         env = {**os.environ, "PYTHONPATH": importable()}
         return subprocess.Popen(command, stdin=subprocess.PIPE, env=env, start_new_session=True)
 
-    def _ours(self, process: psutil.Process) -> bool:
-        try:
-            alive = process.status() != psutil.STATUS_ZOMBIE
-            return alive and bool(process.environ().get(TOKEN) == self.token)
-        except (psutil.Error, OSError):
-            return False
+
+def _environment(process: psutil.Process) -> dict[str, str]:
+    """Return a process's environment; of one that replaces its program, the new program's."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        before = process.cmdline()
+        environment: dict[str, str] = process.environ()
+        settled = before and process.cmdline() == before
+        if environment or settled or not process.exe():  # threads of the kernel have no program
+            return environment
+    return {}
 
 
 def importable() -> str:

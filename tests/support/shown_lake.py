@@ -66,9 +66,13 @@ class Browser:
 
 @dataclass(slots=True)
 class Store:
-    """What the storage of all tables does: it waits at the gate, and fails with the fault."""
+    """What the storage of all tables does: it waits at the gate, and fails with the fault.
+
+    Only requests that begin with ``hangs_at`` wait, such as ``list data``.
+    """
 
     gate: threading.Event = field(default_factory=threading.Event)
+    hangs_at: str = ""
     fault: str = ""
     requests: Counter[str] = field(default_factory=Counter)
     waiting: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
@@ -79,9 +83,10 @@ class Store:
     def passed(self, path: str) -> None:
         """Count a request, wait at the gate, and perhaps fail."""
         self.requests[path] += 1
-        if not self.gate.is_set():
-            self.waiting.release()
-        self.gate.wait()
+        if path.startswith(self.hangs_at):
+            if not self.gate.is_set():
+                self.waiting.release()
+            self.gate.wait()
         if self.fault:
             raise StorageError(self.fault)
 
@@ -112,6 +117,7 @@ class ShownLake:
     ) -> None:
         self.clock, self.service, self.store = FakeClock(), MemoryService(), Store()
         self.tables: dict[str, TableContext] = {}
+        self.faults: dict[str, str] = {}
         for name in names:
             self.create(name)
         self.source = Source(
@@ -121,7 +127,7 @@ class ShownLake:
             opening=self._opened,
             hidden=HIDDEN,
         )
-        self.lake = Lake({"": self.source}, self.clock, limits or Limits(limit_s=5.0))
+        self.lake = Lake(lambda: {"": self.source}, self.clock, limits or Limits(limit_s=5.0))
 
     def create(self, name: str, properties: Mapping[str, str] | None = None) -> Table:
         """Create a table."""
@@ -149,5 +155,7 @@ class ShownLake:
     def _opened(self, name: str) -> TableContext:
         if name not in self.tables:
             raise NotATable(f"memory://lake/{name} holds no segtable table")
+        if name in self.faults:
+            raise StorageError(self.faults[name])
         ports = self.tables[name]
         return replace(ports, storage=_Gated(ports.storage, self.store))

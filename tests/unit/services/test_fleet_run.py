@@ -1,15 +1,15 @@
 """A planner run over many tables: one decision within a budget; no table delays others."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory import MemoryService
-from airflow_provider_segtable.core.errors import StorageError
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
+from airflow_provider_segtable.core.errors import CoordinatorUnavailable, StorageError
 from airflow_provider_segtable.core.time import iso
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
 from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet
@@ -19,7 +19,7 @@ from airflow_provider_segtable.planning.read_summary import MOST_HEAT
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.services.attempt import Done, Job, in_process
 from airflow_provider_segtable.services.compaction import compact
-from airflow_provider_segtable.services.fleet_run import NOTHING, FleetRun, run_fleet
+from airflow_provider_segtable.services.fleet_run import NOTHING, FleetRun, Looked, run_fleet
 from airflow_provider_segtable.services.fleet_tables import find_tables, load_fleet
 from airflow_provider_segtable.services.publishing import publish_all
 from airflow_provider_segtable.storage import open_storage
@@ -171,6 +171,57 @@ def test_without_announcements_each_log_is_asked_for_its_next_event(lake: Lake) 
     lake.tables = blind
     again = lake.run(dry_run=True, memory=first.memory)
     assert again.looked == {"b/other": Why.NEWER}
+
+
+def test_a_coordinator_that_does_not_answer_is_asked_once(lake: Lake) -> None:
+    """The logs of the tables are asked instead: the run does not wait for it table by table."""
+    memory = lake.run(dry_run=True).memory
+    asked = list[str]()
+
+    class Away(MemoryCoordinator):
+        def heads(self, tables: Iterable[str]) -> Mapping[str, int]:
+            asked.extend(tables)
+            raise CoordinatorUnavailable("no ZooKeeper answers")
+
+    away = Away(lake.clock, lake.service)
+    silent = {name: replace(at, optional_coordinator=away) for name, at in lake.tables.items()}
+    run = run_fleet(
+        fleet(),
+        TABLES,
+        lambda name: nullcontext(silent[name]),
+        lake.clock.now(),
+        memory=memory,
+        dry_run=True,
+    )
+    assert sorted(asked) == ["a-busy", "a-calm", "b-other"]
+    assert run.looked == {}
+
+
+def test_a_dry_run_asks_the_log_of_a_table_that_nobody_announced(lake: Lake) -> None:
+    """It cannot announce it, so it would look at it again and again."""
+    memory = lake.run(dry_run=True).memory
+    lake.service = MemoryService()
+    for name, ports in lake.tables.items():
+        forgotten = MemoryCoordinator(lake.clock, lake.service)
+        lake.tables[name] = replace(ports, optional_coordinator=forgotten)
+    assert lake.run(dry_run=True, memory=memory).looked == {}
+    assert set(lake.run(memory=memory).looked.values()) == {Why.UNANNOUNCED}
+
+
+def test_what_is_looked_at_can_be_observed(lake: Lake) -> None:
+    """While its state is there; of a table that is not looked at there is none."""
+    seen = dict[str, int]()
+
+    def observe(name: str, ports: TableContext, looked: Looked) -> None:
+        seen[name] = looked.look.state.n
+        assert ports.uri == f"memory://{name}"
+
+    now = lake.clock.now()
+    run = run_fleet(fleet(), TABLES, lake.ports, now, dry_run=True, observe=observe)
+    assert seen == lake.versions()
+    seen.clear()
+    run_fleet(fleet(), TABLES, lake.ports, now, memory=run.memory, dry_run=True, observe=observe)
+    assert seen == {}
 
 
 def test_a_dry_run_writes_nothing_and_decides_the_same(lake: Lake) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import airflow_provider_segtable
-from airflow_provider_segtable.cli.commands.zookeeper_commands import lock_facts
 from airflow_provider_segtable.cli.display import drawing
 from airflow_provider_segtable.core.errors import InvalidInput, RowsOutOfBalance, UnsupportedFormat
 from airflow_provider_segtable.core.log import plan_kinds
@@ -20,6 +19,7 @@ from airflow_provider_segtable.core.log.fold import Conflict, admit
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.plan import Plan, PlanStatus
 from airflow_provider_segtable.health.doctor import examine
+from airflow_provider_segtable.library.lock_facts import lock_facts
 from airflow_provider_segtable.library.table_facts import describe_facts, event_facts
 from airflow_provider_segtable.planning.finders.finder import finder_of
 from airflow_provider_segtable.services.attempt import Done, Job, in_process
