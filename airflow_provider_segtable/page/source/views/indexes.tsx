@@ -46,6 +46,7 @@ function Index({ index, table }: { index: IndexLine; table: string }) {
     <>
       <Chip tone={index.current ? "plain" : "warning"}>{index.current ? "up to date" : index.lag_commits ? `${counted(index.lag_commits, "commit")} behind` : index.status}</Chip>
       <span class="grow" />
+      {!index.current && <ActionButton action="build_index" table={table} given={{ name: index.name }} />}
       <ActionButton action="rebuild_index" table={table} given={{ name: index.name }} />
     </>
   );

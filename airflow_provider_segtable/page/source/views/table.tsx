@@ -292,7 +292,8 @@ function tagColumns(table: string): DataColumn<Tag>[] {
       cell: (tag) => (
         <>
           <a href={tableHash(table, "map", { version: String(tag.version) })}>map</a> ·{" "}
-          <a href={tableHash(table, "timeline", { event: String(tag.version) })}>event</a>
+          <a href={tableHash(table, "timeline", { event: String(tag.version) })}>event</a>{" "}
+          <ActionButton quiet action="untag" table={table} given={{ name: tag.name }} />
         </>
       ),
     },
