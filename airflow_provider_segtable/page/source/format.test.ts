@@ -46,6 +46,7 @@ test("an interval is as short as its ends allow", () => {
 
 test("intervals in a sentence are written as people do", () => {
   assert.equal(readable("semi-major of 2026-11-23T00:00:00Z/2026-11-24T00:00:00Z (7 files to 4)"), "semi-major of 2026-11-23 (7 files to 4)");
+  assert.equal(readable("version 3 of 2026-11-27T18:01:56.971162Z -> now"), "version 3 of 2026-11-27 18:01:56 → now");
 });
 
 test("nouns are counted", () => {

@@ -18,10 +18,11 @@ import { useGestures } from "../map/gestures.ts";
 import { useWidth } from "../parts/charts.tsx";
 import { type DataColumn, DataTable } from "../parts/data_table.tsx";
 import { Icon } from "../parts/icons.tsx";
-import { Section, Time } from "../parts/marks.tsx";
+import { Time } from "../parts/marks.tsx";
 import { Answered, Empty } from "../parts/states.tsx";
 import { type Route, replaceParameters } from "../route.ts";
 import { onThemeChange } from "../theme.ts";
+import { ChunkPanel } from "./chunk_panel.tsx";
 import { SegmentPanel } from "./segment_panel.tsx";
 import { Choice } from "./table.tsx";
 
@@ -113,7 +114,7 @@ function Explorer({ route, overview }: { route: TableRoute; overview: SegmentMap
       {cell && cell.kind === "segment" && (
         <SegmentPanel table={table} id={cell.id} version={version} close={() => setSelected(null)} select={setSelected} />
       )}
-      {cell && cell.kind !== "segment" && <Cells cell={cell} table={table} close={() => setSelected(null)} />}
+      {cell && <ChunkPanel table={table} cell={cell} all={map.cells} close={() => setSelected(null)} />}
       <CellTable map={map} range={range} select={setSelected} selected={selected} />
     </div>
   );
@@ -659,26 +660,6 @@ function Versions(props: {
 }
 
 // ---- the same as words ----
-
-function Cells({ cell, table, close }: { cell: Cell; table: string; close: () => void }) {
-  return (
-    <Section
-      title={interval(cell.start, cell.end)}
-      beside={
-        <>
-          <ActionButton action="compact" table={table} given={{ interval: `${cell.start}/${cell.end}` }}>
-            Compact this range
-          </ActionButton>
-          <button type="button" class="quiet" onClick={close} aria-label="Close">
-            <Icon name="close" />
-          </button>
-        </>
-      }
-    >
-      <p>{described(cell)}</p>
-    </Section>
-  );
-}
 
 const COLUMNS: DataColumn<Cell>[] = [
   { key: "start", title: "Time", main: true, by: (cell) => cell.start, cell: (cell) => <span class="nowrap num">{interval(cell.start, cell.end)}</span> },
