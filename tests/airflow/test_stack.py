@@ -227,11 +227,11 @@ def test_a_killed_worker_and_its_orphan_do_no_harm_and_the_planner_finishes(
         process.kill()
     eventually(lambda: not ports.coordinator.locks(table_id) or None, "the end of its session")
     assert flights.rows() == rows
+    assert stack.wait_run(MINOR, first, timeout_s=PATIENCE_S).state == "failed"
     plan(stack)
     (run_id,) = minor_runs(stack) - known - {first}
     second = stack.wait_run(MINOR, run_id, timeout_s=PATIENCE_S)
     assert second.state == "success", why(stack, second)
-    assert stack.wait_run(MINOR, first, timeout_s=PATIENCE_S).state == "failed"
     assert orphan.is_running()
     orphan.resume()
     orphan.wait(PATIENCE_S)
