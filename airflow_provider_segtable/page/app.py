@@ -17,8 +17,21 @@ from pydantic import Field
 
 from airflow_provider_segtable import __version__
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.page import fleet_lines, table_view
+from airflow_provider_segtable.page import (
+    event_list,
+    explain_view,
+    fleet_lines,
+    index_view,
+    plan_view,
+    run_view,
+    segment_map,
+    segment_view,
+    service_view,
+    simulation,
+    table_view,
+)
 from airflow_provider_segtable.page.actions import Actions, NoActions
+from airflow_provider_segtable.page.actions import routes as action_routes
 from airflow_provider_segtable.page.answer import Answer, Shown
 from airflow_provider_segtable.page.guarding import Guard, answer_errors
 from airflow_provider_segtable.page.lake import Lake
@@ -28,6 +41,15 @@ from airflow_provider_segtable.page.sources import Source
 VIEWS: tuple[Callable[[Lake], APIRouter], ...] = (
     fleet_lines.routes,
     table_view.routes,
+    segment_map.routes,
+    segment_view.routes,
+    event_list.routes,
+    plan_view.routes,
+    simulation.routes,
+    index_view.routes,
+    explain_view.routes,
+    service_view.routes,
+    run_view.routes,
 )
 """The routes of each view module."""
 FILES = ("index.html", "page.js", "page.css", "lake.svg", "lake-dark.svg")
@@ -67,7 +89,9 @@ def page_app(
     )
     app.add_middleware(Guard)
     answer_errors(app, lake.safe)
-    app.include_router(_session(lake, rights, actions or NoActions(), airflow=airflow))
+    doing = actions or NoActions()
+    app.include_router(_session(lake, rights, doing, airflow=airflow))
+    app.include_router(action_routes(lake, rights, doing))
     for routes in VIEWS:
         app.include_router(routes(lake))
     app.include_router(_files())

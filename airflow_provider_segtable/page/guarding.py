@@ -20,11 +20,14 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from airflow_provider_segtable.core.errors import (
+    CommitConflict,
     InvalidInput,
     NotATable,
+    RestoreRefused,
     SegtableError,
     VersionExpired,
 )
+from airflow_provider_segtable.page.action_kind import Changed
 from airflow_provider_segtable.page.answer import Problem, Unanswered
 
 _LOG = logging.getLogger(__name__)
@@ -45,13 +48,23 @@ HEADERS: Mapping[str, str] = MappingProxyType(
     }
 )
 _STATUS: Mapping[type[Exception], int] = MappingProxyType(
-    {NotATable: 404, VersionExpired: 404, InvalidInput: 400, Unanswered: 503, PermissionError: 403}
+    {
+        NotATable: 404,
+        VersionExpired: 404,
+        InvalidInput: 400,
+        Unanswered: 503,
+        PermissionError: 403,
+        Changed: 409,
+        CommitConflict: 409,
+        RestoreRefused: 409,
+    }
 )
 
 _WAYS_OUT: Mapping[int, str] = MappingProxyType(
     {
         401: "log in again",
         403: "ask the one who runs this page for the right",
+        409: "look at it again",
         500: "the server's log says why",
         503: "try again: it goes on being read meanwhile",
     }

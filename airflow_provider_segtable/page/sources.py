@@ -68,6 +68,23 @@ class Source:
         return _COORDINATOR.sub(HIDDEN, self.hidden.hidden_in(redacted(text)))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePlace:
+    """Where a table of the lake is.
+
+    Attributes:
+        name: in the lake.
+        source: the name that its source's tables begin with; empty for the only source.
+        own_name: in its source's fleet.
+        fleet: the settings of the source.
+    """
+
+    name: str
+    source: str
+    own_name: str
+    fleet: Fleet
+
+
 def sources_at(
     roots: Sequence[str],
     *,

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from airflow_provider_segtable.core.errors import NotATable
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import Instant
-from airflow_provider_segtable.page.sources import Source
+from airflow_provider_segtable.page.sources import Source, TablePlace
 from airflow_provider_segtable.page.workers import Workers
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
 from airflow_provider_segtable.ports.clock import Clock
@@ -51,6 +51,12 @@ class Seen:
     at: Instant
     fleet: Fleet
     safe: Callable[[str], str] = field(default=str, repr=False)
+
+    @property
+    def place(self) -> TablePlace:
+        """Return where the table is."""
+        source = self.name.removesuffix(self.own_name).removesuffix("/")
+        return TablePlace(name=self.name, source=source, own_name=self.own_name, fleet=self.fleet)
 
     def version(self, n: int | None) -> State:
         """Return the state after event ``n``; the newest for None. It is read from the log.
@@ -102,6 +108,12 @@ class TableStates:
         """Forget all of them: names mean other tables from now on."""
         with self._mutex:
             self._tables.clear()
+
+    def ask_again(self, name: str) -> None:
+        """Let the next load ask for the table's next event, however fresh its state is."""
+        with self._mutex:
+            if (known := self._tables.get(name)) is not None:
+                known.asked_s = float("-inf")
 
     def load(self, workers: Workers, source: Source, name: str, own_name: str) -> "Future[Seen]":
         """Return the load of a table; it is done already if the table was asked for just now.
