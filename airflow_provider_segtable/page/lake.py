@@ -40,6 +40,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from airflow_provider_segtable.core.errors import NotATable, StorageError
+from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
 from airflow_provider_segtable.page.answer import Answer, Unanswered
 from airflow_provider_segtable.page.fleet_watch import FleetWatch, Fleetwide, Known
@@ -236,6 +237,12 @@ class Lake:
         """
         side, own = self._side_of(table)
         return side.watch.known().tables.get(own, Known())
+
+    def safe(self, text: str) -> str:
+        """Return a text without the credentials of any source."""
+        for side in self._sides.values():
+            text = side.source.safe(text)
+        return redacted(text)
 
     def now(self, data: T) -> Answer[T]:
         """Return an answer that is of no table, and as new as can be."""

@@ -17,7 +17,7 @@
 7. No state of a table outlives its look: what is kept of it (``TableLook``) does not grow with the
    table. So a table with chosen offers is looked at once more, and the plans are requested that are
    found there for them (``plans_of_offers``), with what was written in between.
-8. A dry run writes nothing, and needs no coordinator.
+8. A dry run writes nothing, and needs no coordinator: it asks one for announcements alone.
 9. The facts about a table's reads are read when it is looked at, if it records them.
 10. A look finds out whether a table has a log store: its log tells, or a service's claim; these are
     read together. What services hold is no part of the look: who wants to know asks them
@@ -353,7 +353,9 @@ def _seen(
 ) -> _Seen:
     """Look at a table, and at those of its indexes; request none of its plans."""
     try:
-        with ports_of(name) as ports:
+        with ports_of(name) as opened:
+            # Who holds locks changes no offer: a dry run waits for no coordinator.
+            ports = replace(opened, optional_coordinator=None) if dry_run else opened
             state, objective = ports.log.load(), objective_of(fleet, name)
             looked = look_for(fleet, name, ports, state, objective, now, dry_run=dry_run)
             look = looked.look
