@@ -212,6 +212,17 @@ constraints: venv ## Pin what .venv holds now, and what the containers need beyo
 upgrade: venv ## Install the newest versions that pyproject.toml allows (then test, then constraints)
 	$(UV_INSTALL) --upgrade -e '.[dev]'
 
+PAGE := airflow_provider_segtable/page/source
+
+.PHONY: page
+page: venv $(PAGE)/node_modules/.package-lock.json ## Build the page from its TypeScript, after checking types and tests (needs node 20+)
+	@$(BIN)/python .ci/page_types.py
+	@cd $(PAGE) && npm run --silent types && npm run --silent test && npm run --silent build
+
+$(PAGE)/node_modules/.package-lock.json: $(PAGE)/package-lock.json
+	@command -v npm >/dev/null || { echo "make page needs node 20 or later, with npm"; exit 1; }
+	@cd $(PAGE) && npm ci --ignore-scripts --no-audit --no-fund --silent
+
 .PHONY: wheel
 wheel: venv ## Build the distribution into dist/
 	@$(BIN)/python -m hatchling build
@@ -219,5 +230,5 @@ wheel: venv ## Build the distribution into dist/
 .PHONY: clean
 clean: ## Remove what building, testing and the demo made; .venv stays
 	@rm -rf build dist artifacts .segtable-demo spark-warehouse metastore_db derby.log \
-	  .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	  .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache $(PAGE)/node_modules
 	@find . -path ./.venv -prune -o -name __pycache__ -type d -print0 | xargs -0 rm -rf

@@ -3,7 +3,7 @@
 ::
 
     planner DAG (cron, one run at a time)          a DAG per kind (one run per batch of plans)
-    plan ── list of runs ──> emit (mapped) ──┬───> minor        compact: in the task
+    plan ── triggers runs ───────────────────┬───> minor        compact: in the task
                                              ├───> semi_major   compact  itself, or by
                                              ├───> major        compact  spark-submit
                                              └───> index        build
@@ -17,7 +17,9 @@
     )
 
 1. The planner re-reads the table at every run, so a missed or repeated run is harmless. The
-   table's policy decides which kinds are planned; the DAGs of the other kinds never run.
+   table's policy decides which kinds are planned; the DAGs of the other kinds never run. The task
+   that plans triggers the runs itself (``operators.dag_runs``); where it cannot, the mapped task
+   ``emit`` does, and is skipped otherwise.
 2. Runs queue behind their DAG's ``max_active_runs`` and pool. If kinds share a pool, runs of
    smaller kinds go first: they are short, and readers benefit soonest.
 3. A run of a kind's DAG that a user triggers with the conf ``{"segments": [ids]}`` compacts these
@@ -25,9 +27,8 @@
    ``{"index": name}`` builds that index, and without a conf all indexes of the table. The form
    *Trigger* asks for these values, and each DAG has a page of documentation.
 4. The DAGs of a fleet are as many as those of one table. A run is for one table; its id and its
-   note name it. The planner triggers the runs in its own task (``operators.dag_runs``), and is
-   woken by commits to any of the tables (``triggers.fleet``). Parsing the DAG file reads no fleet
-   file, no table, no storage and no ZooKeeper::
+   note name it. The planner is woken by commits to any of the tables (``triggers.fleet``). Parsing
+   the DAG file reads no fleet file, no table, no storage and no ZooKeeper::
 
        fleet_dags(Path(__file__).with_name("fleet.toml"))
 """
@@ -87,6 +88,7 @@ TABLE_OF_THE_RUN = (
 """The DAG's table, perhaps a template; for plans of an index, the table of the index."""
 TABLE_OF_THE_CONF = "{{ (dag_run.conf or {}).get('table') or '' }}"
 PLANNER_OF_THE_RUN = "{{ (dag_run.conf or {}).get('planned_by') or '' }}"
+CONF_OF_THE_RUN = "{{ (dag_run.conf or {}) | tojson }}"
 
 
 PLANNER_DOCS = """Finds the compactions of the table **{table}** that pay, and triggers runs of
@@ -115,6 +117,8 @@ UPKEEP_DOCS = """Looks after all tables of the fleet file `{fleet}`: removes wha
 lets go, publishes in the formats that are switched on, and verifies each table once a week, at a
 moment of its own. The task fails if a table is damaged or a step failed, after all were done; its
 log names them.
+
+A run that is triggered by hand for the table of its form cleans and publishes that one alone.
 """
 KIND_OF_FLEET_DOCS = """Carries out {kind} plans of the tables of the fleet {fleet}: {does}. Appends
 and reads go on meanwhile. A run is for one table; its id and its note name it.
@@ -278,9 +282,15 @@ def fleet_dags(  # noqa: PLR0913  # each is a setting
         made[kind] = _kind_dag(ids[kind], kind, of_dag, of_task)
     about = f"Cleans, publishes and verifies the tables of {title}"
     docs = UPKEEP_DOCS.format(fleet=fleet)
-    with _single_dag(f"segtable_upkeep__{title}", about, docs, upkeep, common) as of_upkeep:
+    form = {"table": Param(None, type=["null", "string"], title="Table", description=TABLE)}
+    of_dag = {**common, "params": form}
+    with _single_dag(f"segtable_upkeep__{title}", about, docs, upkeep, of_dag) as of_upkeep:
         SegtableFleetUpkeepOperator(
-            task_id="keep_up", fleet=str(fleet), segtable_conn_id=segtable_conn_id, **AGAIN
+            task_id="keep_up",
+            fleet=str(fleet),
+            wished=CONF_OF_THE_RUN,
+            segtable_conn_id=segtable_conn_id,
+            **AGAIN,
         )
     return CompactionDags(planner=planner, of_kind=made, upkeep=of_upkeep)
 
@@ -310,7 +320,7 @@ def _checked_defaults(
 
 
 def _emit(plan: BaseOperator) -> None:
-    """Make the mapped task that triggers the runs that a planner's task returns."""
+    """Make the mapped task that triggers the runs that a planner's task cannot trigger itself."""
     TriggerDagRunOperator.partial(
         task_id="emit",
         **AGAIN,

@@ -3,8 +3,8 @@
 1. Plain data: reading it imports none of the modules it names.
 2. Airflow 3.2 and later draw the connection form from ``conn-fields`` here; 3.1 asks the hook.
 3. There is no ``plugins`` key: by default Airflow reads only the entry point.
-4. There is no ``config`` section, because our code reads none: a setting is an argument of an
-   operator, a field of the connection, or a property of the table.
+4. The ``config`` section is about the page alone, which has no operator and no table to ask. Any
+   other setting is an argument of an operator, a field of the connection, or a property of a table.
 5. There are no notifications, task decorators and dialects, because a table sends no messages, a
    task of Python uses the hook, and SQL is another system's.
 6. An integration needs a public address (``external-doc-url``) in the registry of Airflow's own
@@ -65,6 +65,7 @@ def get_provider_info() -> dict[str, Any]:
         "sensors": _modules(*_SENSORS),
         "triggers": _modules(*_TRIGGERS),
         "connection-types": [_connection_type()],
+        "config": _config(),
         "asset-uris": [
             {
                 "schemes": ["segtable"],
@@ -82,6 +83,36 @@ def get_provider_info() -> dict[str, Any]:
 def _modules(*names: str) -> list[dict[str, Any]]:
     modules = [f"airflow_provider_segtable.{name}" for name in names]
     return [{"integration-name": _INTEGRATION, "python-modules": modules}]
+
+
+def _config() -> dict[str, Any]:
+    options = {
+        "page_connections": (
+            "Connections of type segtable whose tables the page Lake shows, by commas.",
+            "segtable_default",
+            "segtable_default,segtable_raw",
+        ),
+        "page_fleet": (
+            "Fleet file of the first connection, a path or URI; by default that of SEGTABLE_FLEET.",
+            "",
+            "/opt/airflow/dags/segtable_fleet.toml",
+        ),
+    }
+    return {
+        "segtable": {
+            "description": "The page Lake, which shows tables. The API server reads this section.",
+            "options": {
+                name: {
+                    "description": description,
+                    "version_added": "0.1.0",
+                    "type": "string",
+                    "default": default,
+                    "example": example,
+                }
+                for name, (description, default, example) in options.items()
+            },
+        }
+    }
 
 
 def _connection_type() -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The command line: Typer reads it, Rich shows the answer, the library does the work.
 
-1. A command gathers *facts* (``facts``: plain JSON values under stable keys). It prints them
+1. A command gathers *facts* (``core.facts``: plain JSON values under stable keys). It prints them
    (``--json``) or draws them as tables (``drawing``).
 2. Standard output has the answer only; progress, notes and errors go to standard error.
 3. A segtable error becomes one red line ``error: MESSAGE`` with the way out, the exit code of its

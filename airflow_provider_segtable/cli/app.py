@@ -19,6 +19,7 @@ from airflow_provider_segtable.cli.commands.ingest_command import ingest
 from airflow_provider_segtable.cli.commands.log_store_commands import log_stores, serve, tail
 from airflow_provider_segtable.cli.commands.publish_command import publish
 from airflow_provider_segtable.cli.commands.table_commands import tables
+from airflow_provider_segtable.cli.commands.ui_command import ui
 from airflow_provider_segtable.cli.commands.version_commands import clean, consumers, tag
 from airflow_provider_segtable.cli.commands.zookeeper_commands import locks, zookeeper
 from airflow_provider_segtable.cli.guard import GuardedGroup
@@ -117,5 +118,6 @@ app.command()(locks)
 app.command()(verify)
 app.command()(doctor)
 app.command()(repair)
+app.command()(ui)
 app.command()(spark_app)
 app.add_typer(zookeeper, name="zookeeper")

@@ -237,6 +237,11 @@ class IntervalIndex(Generic[T]):
         """Return whether the index has any items."""
         return bool(self.blocks)
 
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """Return the lowest start and the highest end; None if the index is empty."""
+        return (self.blocks[0].start, self._highest_ends()[-1]) if self.blocks else None
+
     def overlapping(self, start: int, end: int) -> Iterator[T]:
         """Yield the items that overlap a range, by key; touching ranges do not overlap."""
         until = bisect_left(self.blocks, end, key=_start)

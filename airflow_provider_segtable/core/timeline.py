@@ -39,7 +39,8 @@ Source of the idea: Apache Druid's VersionedIntervalTimeline and OvershadowableM
 depends on the order of arrival and can lose data when generations are nested; this one cannot.
 """
 
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from heapq import heappop, heappush
@@ -215,6 +216,9 @@ class Timeline:
 
     _chunks: IntervalIndex[AnyChunk] = field(default_factory=IntervalIndex)
     _count: int = 0
+    _shown: list[Mapping[ChunkKey, ChunkSummary]] = field(
+        default_factory=list, init=False, compare=False, repr=False
+    )
 
     @staticmethod
     def empty() -> "Timeline":
@@ -362,9 +366,19 @@ class Timeline:
         """Return the chunks of ``lookup``, each once, by the first instant at which they win."""
         return tuple({chunk.key: None for _, chunk in self.winning(interval)})
 
-    def visible_summaries(self, interval: Interval | None = None) -> dict[ChunkKey, ChunkSummary]:
-        """Return the summaries of ``visible_chunks``, in the same order, without decoding any."""
-        return {chunk.key: chunk.summary for _, chunk in self.winning(interval)}
+    def visible_summaries(
+        self, interval: Interval | None = None
+    ) -> Mapping[ChunkKey, ChunkSummary]:
+        """Return the summaries of ``visible_chunks``, in the same order, without decoding any.
+
+        Those of the whole table are computed once.
+        """
+        if not self._shown:
+            if interval is not None:
+                return {chunk.key: chunk.summary for _, chunk in self.winning(interval)}
+            self._shown[:] = [{chunk.key: chunk.summary for _, chunk in self.winning(None)}]
+        known = self._shown[0]
+        return known if interval is None else {c: known[c] for c in self.visible_chunks(interval)}
 
     def state(self, chunk: ChunkKey, group: GroupKey) -> GroupState:
         """Return the state of a group (rule 4).
@@ -395,10 +409,31 @@ class Timeline:
             else:
                 yield GroupState.STANDBY
 
+    def chunk_states(
+        self, interval: Interval | None = None
+    ) -> Iterator[list[tuple[AnyChunk, GroupState]]]:
+        """Yield the chunks with their states, without decoding any; chunks that overlap together.
+
+        A chunk that wins somewhere is VISIBLE, although it may have hidden groups. Otherwise it is
+        OVERSHADOWED if others win at every instant of it, or else STANDBY.
+        """
+        for together in _connected(self.chunks(None if interval is None else self._wide(interval))):
+            if len(together) == 1:  # as most are
+                alone = GroupState.VISIBLE if together[0].shows_any else GroupState.STANDBY
+                yield [(together[0], alone)]
+                continue
+            yield [each for rivals in _by_bucket(together) for each in _with_states(rivals)]
+
+    @property
+    def span(self) -> Interval | None:
+        """Return the smallest interval with all chunks; None without any."""
+        return self._chunks.span and Interval(*self._chunks.span)
+
     def winning(self, interval: Interval | None) -> Iterator[tuple[Interval, AnyChunk]]:
         """Yield the chunks that win, each with a piece of time in which it does."""
         for together in _connected(self.chunks(interval)):
-            for rivals in _by_bucket(together):
+            alone = len(together) == 1
+            for rivals in (together,) if alone else _by_bucket(together):
                 if len(rivals) > 1:
                     yield from _winners(rivals, interval)
                     continue
@@ -411,6 +446,15 @@ class Timeline:
         """Return the intervals of the chunks that differ from an earlier timeline's, joined."""
         found = {chunk.key.interval for chunk in self._chunks.changed(before._chunks)}  # noqa: SLF001
         return joined(found)
+
+    def _wide(self, interval: Interval) -> Interval:
+        """Return the interval widened until no chunk lies across its ends."""
+        wide, before = interval, None
+        while wide != before:
+            before = wide
+            for chunk in self.chunks(wide):
+                wide = Interval(min(wide.start, chunk.start), max(wide.end, chunk.end))
+        return wide
 
     def _near(self, intervals: Iterable[Interval]) -> set[ChunkKey]:
         return {chunk for each in set(intervals) for chunk in self.visible_chunks(each)}
@@ -432,23 +476,51 @@ def _connected(chunks: Iterable[AnyChunk]) -> Iterator[list[AnyChunk]]:
     together: list[AnyChunk] = []
     end = 0
     for chunk in chunks:
-        if together and chunk.start >= end:
+        interval = chunk.key.interval
+        if together and interval.start < end:
+            together.append(chunk)
+            end = max(end, interval.end)
+            continue
+        if together:
             yield together
-            together = []
-        end = max(end, chunk.end) if together else chunk.end
-        together.append(chunk)
+        together, end = [chunk], interval.end
     if together:
         yield together
 
 
 def _by_bucket(chunks: list[AnyChunk]) -> Iterable[list[AnyChunk]]:
     """Return the chunks of each bucket, in their order."""
-    if len(chunks) == 1 or chunks[0].key.bucket == NO_BUCKET:
+    if chunks[0].key.bucket == NO_BUCKET:
         return (chunks,)
     buckets: dict[int, list[AnyChunk]] = {}
     for chunk in chunks:
         buckets.setdefault(chunk.key.bucket, []).append(chunk)
     return (buckets[bucket] for bucket in sorted(buckets))
+
+
+def _with_states(rivals: list[AnyChunk]) -> Iterator[tuple[AnyChunk, GroupState]]:
+    """Yield the chunks of a bucket that overlap, with their states."""
+    winning = [(piece, chunk.key) for piece, chunk in _winners(rivals, None)]
+    wins = {key for _, key in winning}
+    ends = [piece.end for piece, _ in winning]
+    for chunk in rivals:
+        if chunk.key in wins:
+            yield chunk, GroupState.VISIBLE
+            continue
+        over = winning[bisect_right(ends, chunk.start) :]
+        beaten = _beaten(chunk, _clipped(over, chunk.key.interval))
+        yield chunk, GroupState.OVERSHADOWED if beaten else GroupState.STANDBY
+
+
+def _clipped(
+    winning: Iterable[tuple[Interval, ChunkKey]], interval: Interval
+) -> Iterator[tuple[Interval, ChunkKey]]:
+    """Yield the pieces inside an interval; all end after its start, and they are in order."""
+    for piece, key in winning:
+        inside = piece.clip(interval)
+        if inside is None:
+            return
+        yield inside, key
 
 
 def _winners(
@@ -487,7 +559,7 @@ def _preference(chunk: AnyChunk) -> tuple[bool, int, int, int]:
     return not chunk.complete, -chunk.key.version, -chunk.start, chunk.end
 
 
-def _beaten(chunk: Chunk, winning: Iterable[tuple[Interval, ChunkKey]]) -> bool:
+def _beaten(chunk: AnyChunk, winning: Iterable[tuple[Interval, ChunkKey]]) -> bool:
     """Return whether other chunks of equal or higher version win at every instant of the chunk."""
     at = chunk.start
     for piece, winner in winning:

@@ -21,10 +21,12 @@ ca                 file of the authorities that certify stores with TLS; by defa
    its own commit a moment after the log's readers do, and a caller that waited for the announcement
    must not miss it.
 4. A service that does not answer is part of the listing, not an error.
+5. The lag of a table for metrics is what its services say themselves: no storage is asked. For a
+   moment after a commit they may count its records still.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -45,6 +47,7 @@ from airflow_provider_segtable.core.time import SECOND_US, Instant
 from airflow_provider_segtable.disk import text_of, variable_text
 from airflow_provider_segtable.log_store.flight_store import FlightLogStoreProvider
 from airflow_provider_segtable.log_store.flight_streams import FlightSecurity
+from airflow_provider_segtable.planning.gauges import Gauge
 from airflow_provider_segtable.planning.properties import LogStoreSettings
 from airflow_provider_segtable.ports.log_store import LogStoreProvider
 from airflow_provider_segtable.services.log_directory import BucketAddress, BucketFinder, addresses
@@ -257,8 +260,7 @@ def log_buckets(ports: TableContext, state: State | None = None) -> list[LogBuck
     """
     state = state or ports.log.load()
     served = addresses(ports.coordinator, state.table.table_id)
-    provider = log_provider(ports.log_store_options)
-    answers = {each: _asked(provider, each) for each in {at.address for at in served.values()}}
+    answers = _answers(ports, served)
     state = ports.log.refresh(state)
     wanted = range(LogStoreSettings.read(state.table.properties).buckets)
     found = []
@@ -278,9 +280,59 @@ def log_buckets(ports: TableContext, state: State | None = None) -> list[LogBuck
     return found
 
 
+def _answers(
+    ports: TableContext, served: Mapping[int, BucketAddress]
+) -> Mapping[str, Mapping[int, BucketStatus] | str]:
+    """Return the answer of each service, by its address."""
+    provider = log_provider(ports.log_store_options)
+    return {each: _asked(provider, each) for each in {at.address for at in served.values()}}
+
+
 def _asked(provider: LogStoreProvider, address: str) -> Mapping[int, BucketStatus] | str:
     """Return the status of a service's buckets, or why it does not say."""
     try:
         return provider.connect(address).status()
     except SegtableError as error:
         return str(error)
+
+
+# The lag of a table
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogStoreLag:
+    """The records that services have and the table has not.
+
+    Attributes:
+        records: how many.
+        since: when the oldest of them was appended, by its service's clock; None: there is none.
+        silent: buckets whose service does not answer, so that nothing is known of them.
+    """
+
+    records: int = 0
+    since: Instant | None = None
+    silent: int = 0
+
+    def gauges(self) -> Iterator[Gauge]:
+        """Yield the lag as numbers for metrics."""
+        yield Gauge(name="log_store.lag_records", value=self.records)
+        yield Gauge(name="log_store.lag_seconds", since=self.since)
+        yield Gauge(name="log_store.silent_buckets", value=self.silent)
+
+
+def log_store_lag(ports: TableContext, table_id: str) -> LogStoreLag:
+    """Return the lag of a table behind its log store (rule 5); none if no service has a bucket.
+
+    Raises:
+        CoordinationError: ZooKeeper does not say which services run.
+    """
+    served = addresses(ports.coordinator, table_id)
+    answers = _answers(ports, served) if served else {}
+    silent, known = 0, list[BucketStatus]()
+    for bucket, at in served.items():
+        answer = answers[at.address]
+        if isinstance(answer, str):
+            silent += 1
+        elif bucket in answer:
+            known.append(answer[bucket])
+    waits = [each.uncommitted_since for each in known if each.uncommitted_since is not None]
+    records = sum(each.uncommitted_records for each in known)
+    return LogStoreLag(records=records, since=min(waits, default=None), silent=silent)

@@ -1,4 +1,4 @@
-"""Plan the tables of a fleet, and return the DAG runs that carry the plans out.
+"""Plan the tables of a fleet, and trigger the DAG runs that carry the plans out.
 
 The task triggers the runs itself where it can (``operators.dag_runs``); a mapped
 ``TriggerDagRunOperator`` triggers the others; see ``dag_factory``. Running twice is harmless: a
@@ -10,18 +10,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from logging import INFO, WARNING
+from functools import partial
 from typing import Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowException, BaseOperator, Context
-from airflow.sdk.exceptions import AirflowRuntimeError
+from airflow.providers.common.compat.sdk import BaseOperator, Context
 
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.time import iso
 from airflow_provider_segtable.hooks.fleet import fleet_of, tables_of
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
-from airflow_provider_segtable.operators.dag_runs import OfThisTask, placed_run
-from airflow_provider_segtable.operators.emission import Located, emissions
+from airflow_provider_segtable.library.fleet_lags import with_log_store_lags
+from airflow_provider_segtable.operators.dag_runs import Emitter
+from airflow_provider_segtable.operators.emission import Located
 from airflow_provider_segtable.operators.metrics import send_fleet
 from airflow_provider_segtable.operators.objective_alerts import (
     MISSED_FOR,
@@ -29,7 +29,7 @@ from airflow_provider_segtable.operators.objective_alerts import (
     alert_of_misses,
 )
 from airflow_provider_segtable.operators.plan import PLANS_PER_RUN
-from airflow_provider_segtable.operators.rendered import author_of, refused_at_once, run_name
+from airflow_provider_segtable.operators.rendered import author_of, refused_at_once
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
 from airflow_provider_segtable.planning.fleet.fleet_memory import FoundTables
 from airflow_provider_segtable.services.fleet_memory_file import read_memory, write_memory
@@ -82,7 +82,7 @@ class SegtableFleetPlanOperator(BaseOperator):
         self.missed_for = missed_for
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Plan the fleet and return the DAG runs to emit."""
+        """Plan the fleet, and trigger the DAG runs."""
         with refused_at_once(f"planning the fleet {self.fleet}"):
             connected = SegtableHook(self.segtable_conn_id).place
             fleet, place = fleet_of(self.fleet, connected)
@@ -91,7 +91,13 @@ class SegtableFleetPlanOperator(BaseOperator):
         self._tell(context, fleet, run)
         # The tasks of the runs have the connection alone: without a root there, they need URIs.
         launches = _launches(run, str if connected.root else place.uri)
-        return self._emitted(context, [each for each in launches if self._has_dag(each)])
+        emitter = Emitter(
+            trigger_dag_ids=self.trigger_dag_ids,
+            plans_per_run=self.plans_per_run,
+            ports_of=partial(place.table_ports, author=author_of(context)),
+            log=self.log,
+        )
+        return emitter.emitted(context, launches)
 
     def _planned(self, fleet: Fleet, place: Place, author: str) -> tuple[FoundTables, FleetRun]:
         """Run the planner, with the memory of the run before."""
@@ -100,6 +106,7 @@ class SegtableFleetPlanOperator(BaseOperator):
         found = tables_of(fleet, place, before.found, now)
         with place.ports_of_tables(author=author) as ports_of:
             run = run_fleet(fleet, found.names, ports_of, now, memory=before)
+            run = with_log_store_lags(run, ports_of)
         write_memory(root, fleet.name, replace(run.memory, found=found))
         return found, run
 
@@ -116,39 +123,6 @@ class SegtableFleetPlanOperator(BaseOperator):
                 context=context,
                 now=now,
             )
-
-    def _emitted(self, context: Context, located: Sequence[Located]) -> list[dict[str, Any]]:
-        """Trigger the runs of all launches; return those that the mapped task has to trigger."""
-        runs = emissions(
-            located, trigger_dag_ids=self.trigger_dag_ids, plans_per_run=self.plans_per_run
-        )
-        known, now = OfThisTask.known(context), SystemClock().now()
-        conf = {"planned_by": run_name(context)}
-        if known is None:
-            self.log.info("%s to emit", counted(len(runs), "DAG run"))
-            return [run.arguments(now, conf, notes=True) for run in runs]
-        failed: list[str] = []
-        for run in runs:
-            try:
-                placed = placed_run(run, known, now, conf=conf)
-            except AirflowRuntimeError as error:
-                failed.append(f"{run.table}: {error}")
-                self.log.warning("not triggered: %s of %s: %s", run.run_id, run.dag_id, error)
-                continue
-            self.log.log(WARNING if placed.warn else INFO, "%s", placed)
-        if failed:
-            runs_of = counted(len(failed), "DAG run")
-            raise AirflowException(f"{runs_of} not triggered; a retry does. The first: {failed[0]}")
-        return []
-
-    def _has_dag(self, located: Located) -> bool:
-        """Return whether a launch has a DAG; a user's plan without one is left pending."""
-        launch = located.launch
-        if launch.kind in self.trigger_dag_ids:
-            return True
-        left = "%s: %s stays pending: no DAG of the fleet is for %s plans"
-        self.log.warning(left, located.table, launch.plan_id, launch.kind)
-        return False
 
     def _log_tables(self, reports: Iterable[TableReport]) -> None:
         for each in reports:

@@ -299,7 +299,7 @@ class SegtableIngestOperator(SegtableFilesOperator):
 
     def kind_in(self, ports: TableContext) -> str:
         """Return the work in one word."""
-        return self.kind if ports.log.load().table.kind.rules is None else "upsert"
+        return self.kind if ports.log.known().table.kind.rules is None else "upsert"
 
     def written(
         self, ports: TableContext, rows: "pa.Table", commit_id: str | None

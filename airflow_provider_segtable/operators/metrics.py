@@ -29,13 +29,14 @@ from airflow_provider_segtable.core.log.plan_kinds import kinds
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time import SECOND_US, Instant
+from airflow_provider_segtable.library.log_stores import log_store_lag
 from airflow_provider_segtable.planning.fleet.fleet import Fleet, objective_of
 from airflow_provider_segtable.planning.fleet.fleet_plan import Code
 from airflow_provider_segtable.planning.fleet.objectives import compared
 from airflow_provider_segtable.planning.gauges import Gauge
 from airflow_provider_segtable.planning.properties import Policy, PublishSettings
 from airflow_provider_segtable.services.compaction import Ended, PlanResult
-from airflow_provider_segtable.services.fleet_run import FleetRun, TableReport
+from airflow_provider_segtable.services.fleet_run import FleetRun, TableReport, has_log_store
 from airflow_provider_segtable.services.table_gauges import table_gauges
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.publishing.publisher import status_of_formats
@@ -94,6 +95,9 @@ METRICS = {
         _gauge("index.lag_seconds", "seconds since the oldest of them", "index"),
         _gauge("publication.lag_events", "events that a published table lags behind", "format"),
         _gauge("publication.lag_seconds", "seconds since the oldest of them", "format"),
+        _gauge("log_store.lag_records", "records that services have and the table lacks"),
+        _gauge("log_store.lag_seconds", "seconds since the oldest of them was appended"),
+        _gauge("log_store.silent_buckets", "buckets whose service does not answer"),
         _counter("commits.events", "events that tasks committed", "work"),
         _counter("commits.rows", "rows in the segments that these events published", "work"),
         _counter("commits.bytes", "bytes of these segments", "work"),
@@ -133,6 +137,9 @@ def send_gauges(table: str, ports: TableContext, policy: Policy) -> None:
         formats = PublishSettings.read(state.table.properties).formats
         published = status_of_formats(ports, state, formats).values() if formats else ()
         _send_all(table, table_gauges(state, policy, published, now), now)
+    with _harmless("log store", table):
+        if has_log_store(ports, state):
+            _send_all(table, log_store_lag(ports, state.table.table_id).gauges(), now)
 
 
 def send_fleet(fleet: Fleet, run: FleetRun, now: Instant) -> None:

@@ -1,36 +1,35 @@
-"""Plan a table's compactions, and return the DAG runs that carry them out.
+"""Plan a table's compactions, and trigger the DAG runs that carry them out.
 
-The result feeds a mapped ``TriggerDagRunOperator``; see ``dag_factory``. Running twice is harmless:
-a plan is requested once, and a launch has one run id. The tables of the table's indexes are
-planned, too: their DAG runs get them as ``table``.
+The task triggers the runs itself where it can (``operators.dag_runs``); a mapped
+``TriggerDagRunOperator`` triggers the others; see ``dag_factory``. Running twice is harmless: a
+plan is requested once, and is in one run as long as that waits. The tables of the table's indexes
+are planned, too: their DAG runs get them as ``table``.
 
 The planner also publishes versions that readers of other formats miss (``services.publishing``), so
 that a table is published without a DAG of its own if its writers do not publish
 (``publish.on_commit = off``) or failed to.
 """
 
-from collections.abc import Mapping, Sequence
-from inspect import signature
-from itertools import chain
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_segtable.core.counted import counted, describe_size
-from airflow_provider_segtable.operators.emission import Located, check_emission, emissions
+from airflow_provider_segtable.operators.dag_runs import Emitter
+from airflow_provider_segtable.operators.emission import Located, check_emission
 from airflow_provider_segtable.operators.metrics import send_gauges
-from airflow_provider_segtable.operators.rendered import AssetEventOperator, own_events, run_name
+from airflow_provider_segtable.operators.rendered import AssetEventOperator, author_of, own_events
 from airflow_provider_segtable.planning.finders.finder import finders
 from airflow_provider_segtable.planning.properties import OFF, Policy
 from airflow_provider_segtable.planning.selection import joined, ranges
 from airflow_provider_segtable.services.planner import (
-    Launch,
     PlannerRun,
     plan_inner_tables,
     plan_table,
 )
 from airflow_provider_segtable.services.publishing import PublishRun, publish_all
-from airflow_provider_segtable.storage.local import SystemClock
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.publishing.publisher import Refused
 
@@ -41,7 +40,7 @@ class SegtablePlanOperator(AssetEventOperator):
     """Run the planner over one table.
 
     Returns arguments for a mapped ``TriggerDagRunOperator``: a list of ``{"trigger_dag_id",
-    "trigger_run_id", "conf"}``, empty if there is nothing to do.
+    "trigger_run_id", "conf"}``, empty if the task has triggered all runs itself.
 
     Args:
         trigger_dag_ids: for each kind of plan, the DAG that carries it out: ``{"minor": "...",
@@ -76,7 +75,7 @@ class SegtablePlanOperator(AssetEventOperator):
         self.plans_per_run = plans_per_run
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Plan the table and return the DAG runs to emit."""
+        """Plan the table, and trigger the DAG runs."""
         with self.opened(context, f"planning {self.table}") as ports:
             always = [finder.plan.kind for finder in finders() if not finder.switch]
             check_emission(always, self.trigger_dag_ids, self.plans_per_run)
@@ -87,35 +86,17 @@ class SegtablePlanOperator(AssetEventOperator):
                 planned[f"{self.table}/{folder}"] = run
             self._log_published(publish_all(ports))
             send_gauges(self.table, ports, policy)
-        runs = (self._emitted(table, run, run_name(context)) for table, run in planned.items())
-        return [*chain.from_iterable(runs)]
+        for table, run in planned.items():
+            self._log_run(table, run)
+        return self._emitter(context).emitted(context, _launches(planned))
 
-    def _emitted(self, table: str, run: PlannerRun, planned_by: str) -> list[dict[str, Any]]:
-        """Log a planner run; return the DAG runs of its launches."""
-        # Imported here, because it brings Airflow's database models to each DAG file and task.
-        from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-
-        self._log_run(table, run)
-        launches = [launch for launch in run.launches if self._has_dag(launch)]
-        runs = emissions(
-            [Located(table=table, launch=launch) for launch in launches],
+    def _emitter(self, context: Context) -> Emitter:
+        return Emitter(
             trigger_dag_ids=self.trigger_dag_ids,
             plans_per_run=self.plans_per_run,
+            ports_of=partial(self.place.table_ports, author=author_of(context)),
+            log=self.log,
         )
-        plans, made = counted(len(launches), "plan"), counted(len(runs), "DAG run")
-        self.log.info("%s to run in %s", plans, made)
-        now, conf = SystemClock().now(), {"planned_by": planned_by}
-        notes = "note" in signature(TriggerDagRunOperator).parameters
-        return [run.arguments(now, conf, notes=notes) for run in runs]
-
-    def _has_dag(self, launch: Launch) -> bool:
-        """Return whether a launch has a DAG; a user's plan without one is left pending."""
-        if launch.kind in self.trigger_dag_ids:
-            return True
-        known = ", ".join(self.trigger_dag_ids)
-        left = "%s stays pending: trigger_dag_ids names no DAG for %s plans, only for %s"
-        self.log.warning(left, launch.plan_id, launch.kind, known)
-        return False
 
     def _policy(self, ports: TableContext) -> Policy:
         return overridden(ports, {**(self.policy or {}), **self._off()})
@@ -164,6 +145,12 @@ class SegtablePlanOperator(AssetEventOperator):
         for interval, kind, where, reason in joined(lines):
             self.log.info("skipped by %s: %s [%s]: %s", kind, interval, where, reason)
         self.log.info("::endgroup::")
+
+
+def _launches(planned: Mapping[str, PlannerRun]) -> Iterator[Located]:
+    """Yield the launches of a table and of those of its indexes."""
+    for table, run in planned.items():
+        yield from (Located(table=table, launch=launch) for launch in run.launches)
 
 
 def overridden(ports: TableContext, given: Mapping[str, Any]) -> Policy:

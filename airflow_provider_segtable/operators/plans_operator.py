@@ -41,6 +41,7 @@ from airflow.providers.common.compat.sdk import AirflowException, BaseOperatorLi
 from airflow_provider_segtable.core.arguments import option, plan_id_of, seconds
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.log.author import same_task, task_of
 from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.log.state import State
@@ -51,8 +52,6 @@ from airflow_provider_segtable.operators.rendered import (
     SegtablePlannerLink,
     author_of,
     refused_at_once,
-    same_task,
-    task_of,
 )
 from airflow_provider_segtable.operators.spark_operator import Report, SegtableSparkOperator
 from airflow_provider_segtable.planning.engine import Engine, input_size, only_spark
@@ -304,6 +303,7 @@ class SegtablePlansOperator(SegtableSparkOperator):
         self.planned_by = planned_by
         self.wait_s = wait_s
         self._at_work: tuple[Place, Sequence[str], str] | None = None
+        self._cancelled: list[str] = []
 
     def on_kill(self) -> None:
         """End the application, and cancel the plans (``services.cancelling``).
@@ -320,8 +320,8 @@ class SegtablePlansOperator(SegtableSparkOperator):
     def _cancel(self, place: Place, plan_ids: Sequence[str], author: str) -> None:
         why = f"the task {task_of(author) or author} was ended"
         with place.table_ports(self.table, author=author) as ports:
-            cancelled = cancel(ports, plan_ids, partial(same_task, author), why)
-        self.log.warning("cancelled: %s", ", ".join(cancelled) or "no plan, all have ended")
+            self._cancelled += cancel(ports, plan_ids, partial(same_task, author), why)
+        self.log.warning("cancelled: %s", ", ".join(self._cancelled) or "no plan, all have ended")
 
     # ---- each operator's part ---------------------------------------------------------------
 
@@ -477,9 +477,13 @@ class SegtablePlansOperator(SegtableSparkOperator):
         """Log the run in one line, and return the summary.
 
         Raises:
-            AirflowException: some failed.
+            AirflowException: some failed, or were cancelled because the task was ended: a worker
+                that is shut down may come to an end before it is killed.
         """
         self.log.info("%s", self.sentence(results))
+        if self._cancelled:
+            plans = ", ".join(self._cancelled)
+            raise AirflowException(f"the task was ended; another try takes up its plans: {plans}")
         failed = [result for result in results if result.ended is Ended.FAILED]
         if failed:
             reasons = "\n".join(f"{result.plan_id}: {result.message}" for result in failed)

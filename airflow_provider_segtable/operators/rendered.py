@@ -67,16 +67,6 @@ def author_of(context: Context) -> str:
     return f"{here} {ti.dag_id}/{ti.run_id}/{ti.task_id}" if ti else here
 
 
-def task_of(author: str) -> str:
-    """Return ``dag/run/task`` of an author, equal for all tries; empty if it is no task."""
-    return author.partition(" ")[2]
-
-
-def same_task(author: str, other: str) -> bool:
-    """Return whether two authors are tries of one task, or are the same process."""
-    return author == other or task_of(author) == task_of(other) != ""
-
-
 # Links of a task
 class SegtableTableLink(BaseOperatorLink):
     """The folder of the task's table, if its store has a console."""
@@ -246,7 +236,7 @@ class AssetEventOperator(TableOperator):
         events = [*logged(ports, made), *unemitted(asset, logged(ports, found))]
         if not events:
             return
-        sums, schema = published(events), ports.log.load().table.schema
+        sums, schema = published(events), ports.log.known().table.schema
         self._lineage = Lineage(
             read=self.read_from(ports),
             written=(Written(uri=ports.uri, version=str(sums.event), schema=schema, sums=sums),),
@@ -265,7 +255,7 @@ def logged(ports: TableContext, numbers: Collection[int]) -> list[Event]:
 
 def own_events(ports: TableContext, since: int) -> list[int]:
     """Return the numbers of the events after ``since`` whose author is this task."""
-    later = logged(ports, range(since + 1, ports.log.load().n + 1))
+    later = logged(ports, range(since + 1, ports.log.known().n + 1))
     return [event.n for event in later if event.author == ports.author]
 
 

@@ -430,12 +430,12 @@ class SegtableCommitOperator(SegtableSparkOperator):
             place = self.place
             with place.table_ports(self.table, author=author_of(context)) as ports:
                 result = self._landed(ports, commit_id, before=True) or self.here(ports, commit_id)
-        if result is None:
-            result = self._on_spark(place, asked, commit_id)
-        return self._ended(context, place, result)
+                if result is not None:
+                    return self._ended(context, ports, result)
+        return self._on_spark(context, place, asked, commit_id)
 
     def _on_spark(
-        self, place: Place, asked: Sequence[str], commit_id: str | None
+        self, context: Context, place: Place, asked: Sequence[str], commit_id: str | None
     ) -> dict[str, Any]:
         """Run the application, or defer to ``execute_complete``; return its result."""
         report = self.launch(
@@ -445,7 +445,8 @@ class SegtableCommitOperator(SegtableSparkOperator):
             reader_options=self.secret_options(),
             carried={"commit_id": commit_id},
         )
-        return self._outcome(place, commit_id, report)
+        with place.table_ports(self.table) as ports:
+            return self._ended(context, ports, self._outcome(ports, commit_id, report))
 
     def execute_complete(
         self,
@@ -457,8 +458,9 @@ class SegtableCommitOperator(SegtableSparkOperator):
     ) -> dict[str, Any]:
         """Go on after the trigger's event."""
         place = self.place
-        outcome = self._outcome(place, commit_id, self.report_of(place, event, result))
-        return self._ended(context, place, outcome)
+        report = self.report_of(place, event, result)
+        with place.table_ports(self.table) as ports:
+            return self._ended(context, ports, self._outcome(ports, commit_id, report))
 
     def kind_in(self, ports: TableContext) -> str:  # noqa: ARG002  # for kinds of table
         """Return the work in one word, for asset events."""
@@ -489,16 +491,17 @@ class SegtableCommitOperator(SegtableSparkOperator):
         given = self.options or {}
         return {key: str(value) for key, value in given.items() if is_secret_name(key)}
 
-    def _ended(self, context: Context, place: Place, result: dict[str, Any]) -> dict[str, Any]:
+    def _ended(
+        self, context: Context, ports: TableContext, result: dict[str, Any]
+    ) -> dict[str, Any]:
         """Log a result in one line, and emit its commit."""
         self.log.info("%s", self.sentence(result))
         if result["event"] is not None:
             counts = {name: result[name] for name in CHANGED if result.get(name) is not None}
             event, before = [result["event"]], result[self.before]
             made, found = ((), event) if before else (event, ())
-            with place.table_ports(self.table) as ports:
-                kind = self.kind_in(ports)
-                self.emit(context, ports, kind, made=made, found=found, counts=counts)
+            kind = self.kind_in(ports)
+            self.emit(context, ports, kind, made=made, found=found, counts=counts)
         return result
 
     def _landed(
@@ -509,7 +512,9 @@ class SegtableCommitOperator(SegtableSparkOperator):
         result = None if n is None else self.logged(ports, n)
         return result and {**result, self.before: before}
 
-    def _outcome(self, place: Place, commit_id: str | None, report: Report) -> dict[str, Any]:
+    def _outcome(
+        self, ports: TableContext, commit_id: str | None, report: Report
+    ) -> dict[str, Any]:
         """Return the result of an application.
 
         Raises:
@@ -520,11 +525,10 @@ class SegtableCommitOperator(SegtableSparkOperator):
         why = redacted(str(facts.get("error") or report.error or "its application left no result"))
         if facts.get("code") == Exit.USAGE:
             raise AirflowFailException(f"{self.title} cannot be done as asked: {why}")
-        with place.table_ports(self.table) as ports:
-            result = None if report.error else self.reported(ports, facts)
-            if result is not None:
-                return {**result, self.before: False}
-            landed = self._landed(ports, commit_id, before=False)
+        result = None if report.error else self.reported(ports, facts)
+        if result is not None:
+            return {**result, self.before: False}
+        landed = self._landed(ports, commit_id, before=False)
         if landed is None:
             ended = "has not landed yet" if report.running else f"failed, and {self.nothing}"
             raise AirflowException(f"{self.title} {ended}; a retry commits at most once: {why}")

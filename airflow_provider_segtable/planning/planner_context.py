@@ -46,7 +46,7 @@ from airflow_provider_segtable.core.segment import NO_BUCKET, ChunkKey, Roots, S
 from airflow_provider_segtable.core.time import MINUTE_US, Cut, Instant, Interval, iso, united
 from airflow_provider_segtable.core.timeline import Group, adjacent
 from airflow_provider_segtable.planning.properties import NOW, Policy
-from airflow_provider_segtable.planning.selection import Obstacle, Reason, Skipped
+from airflow_provider_segtable.planning.selection import Code, Obstacle, Reason, Skipped, Threshold
 
 
 # Deleted rows, estimated from the log
@@ -209,7 +209,7 @@ class PlannerContext:
     skip_from: Instant
     within: Interval | None = None
     claims: Mapping[SegmentId, str] = field(default_factory=dict)
-    resting: Mapping[type[Plan], Mapping[SegmentId, str]] = field(default_factory=dict)
+    resting: Mapping[type[Plan], Mapping[SegmentId, Reason]] = field(default_factory=dict)
     rests_end: frozenset[Instant] = frozenset()
     pending: tuple[PlanState, ...] = ()
     deleted: Deleted = field(default_factory=Deleted)
@@ -290,8 +290,7 @@ class PlannerContext:
         """Yield the chunks that may be compacted; add reasons for the others."""
         for chunk in self.chunks():
             claiming = self.claimed_by(chunk.interval)
-            claimed = f"claimed by pending plan {claiming.plan.id}" if claiming else None
-            reason = self.hot(chunk.interval) or claimed
+            reason = self.hot(chunk.interval) or (claimed(claiming) if claiming else None)
             if reason is None:
                 yield chunk
             else:
@@ -305,7 +304,10 @@ class PlannerContext:
         by_clock = self.policy.skip_offset_from == NOW
         since = "now" if by_clock else f"the latest event time, {iso(self.skip_from)}"
         until = interval.end + int(offset * MINUTE_US) if by_clock else None
-        return Reason(f"ends less than {offset:g} min before {since}", until=until)
+        past = max(0.0, (self.skip_from - interval.end) / MINUTE_US)
+        ended = Threshold("compaction.skip_offset_minutes", past, offset, "minutes")
+        text = f"ends less than {offset:g} min before {since}"
+        return Reason(text, Code.HOT, until=until, threshold=ended)
 
     def claim(self, segments: Iterable[Segment], kind: type[Plan]) -> str | None:
         """Return why a segment is not free for a plan of this kind; None if all are free."""
@@ -361,18 +363,19 @@ def planner_context(state: State, policy: Policy, now: Instant) -> PlannerContex
     now = max(now, state.time)
     rest_us = policy.retry_aborted_minutes * MINUTE_US
     claims: dict[SegmentId, str] = {}
-    resting: dict[type[Plan], dict[SegmentId, str]] = {kind: {} for kind in kinds()}
+    resting: dict[type[Plan], dict[SegmentId, Reason]] = {kind: {} for kind in kinds()}
     rests_end: set[Instant] = set()
     for known in state.plans.values():
         plan = known.plan
         if known.status.pending:
             of_plan = plan.claim.segments or ()
-            claims |= dict.fromkeys(of_plan, f"claimed by pending plan {plan.id}")
+            claims |= dict.fromkeys(of_plan, claimed(known))
         elif known.status is PlanStatus.ABORTED and now - known.changed_at < rest_us:
             rests_end.add(known.changed_at + int(rest_us))
             why = f"plan {plan.id} over it was aborted ({known.note})"
             text = f"{why}; rests {policy.retry_aborted_minutes:g} min"
-            rests = Reason(text, Obstacle.ABORTED)
+            until = known.changed_at + int(rest_us)
+            rests = Reason(text, Code.RESTING, Obstacle.ABORTED, until=until)
             resting[type(plan)] |= dict.fromkeys(plan.inputs, rests)
     return PlannerContext(
         state=state,
@@ -389,6 +392,11 @@ def planner_context(state: State, policy: Policy, now: Instant) -> PlannerContex
 def looking_at(found: PlannerContext, interval: Interval | None) -> PlannerContext:
     """Limit a planner context to an interval that splits no chunk; None means the whole table."""
     return replace(found, within=interval, deleted=deleted_in(found.state, interval), seen={})
+
+
+def claimed(known: PlanState) -> Reason:
+    """Return that a pending plan claims segments, as a reason."""
+    return Reason(f"claimed by pending plan {known.plan.id}", Code.CLAIMED)
 
 
 def _skip_from(state: State, policy: Policy, now: Instant) -> Instant:

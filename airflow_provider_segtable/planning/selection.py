@@ -21,7 +21,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
 from heapq import heapify, heappop, heappush
 from typing import Self
 
@@ -46,27 +46,90 @@ class Obstacle(Enum):
     """The plan is larger than a run may be."""
 
 
-class Reason(str):
-    """The text of a reason with its cause, or with the time at which it ends by itself.
+class Code(StrEnum):
+    """The kind of a reason; scripts may rely on these."""
 
-    Other reasons are plain text: they end with an event of the log.
+    HOT = "hot"
+    CLAIMED = "claimed"
+    RESTING = "resting"
+    DRAINING = "draining"
+    COVERED = "covered"
+    NEXT_RUN = "next-run"
+    RUN_PLANS = "run-plans"
+    RUN_BYTES = "run-bytes"
+    NOTHING_TO_GAIN = "nothing-to-gain"
+    LARGE_ENOUGH = "large-enough"
+    TOO_LARGE = "too-large"
+    TOO_FEW = "too-few"
+    TOO_LITTLE = "too-little"
+    ALONE = "alone"
+    APART = "apart"
+    NO_ROWS = "no-rows"
+    SORTED = "sorted"
+    SORTED_LATELY = "sorted-lately"
+    NOT_COLD = "not-cold"
+    INDEX = "index"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """The number behind a reason: a property, its value, and the value found.
+
+    Attributes:
+        setting: the property, e.g. ``compaction.min_segments``.
+        value: the value found.
+        wanted: the value by the property, in the same unit.
+        unit: ``bytes``, ``segments``, ``minutes``, ``share`` (0 to 1) or ``plans``.
     """
 
-    __slots__ = ("obstacle", "until")
+    setting: str
+    value: float
+    wanted: float
+    unit: str
+
+    def facts(self) -> Facts:
+        """Return the number as plain JSON values."""
+        return {
+            "setting": self.setting,
+            "value": self.value,
+            "wanted": self.wanted,
+            "unit": self.unit,
+        }
+
+
+class Reason(str):
+    """The text of a reason with its code, and what would change it.
+
+    ``until`` is when it ends by itself. Other reasons end with an event of the log, or with another
+    ``threshold``.
+    """
+
+    __slots__ = ("code", "obstacle", "threshold", "until")
+    code: Code
     obstacle: Obstacle | None
     until: Instant | None
+    threshold: Threshold | None
 
     def __new__(
-        cls, text: str, obstacle: Obstacle | None = None, *, until: Instant | None = None
+        cls,
+        text: str,
+        code: Code = Code.OTHER,
+        obstacle: Obstacle | None = None,
+        *,
+        until: Instant | None = None,
+        threshold: Threshold | None = None,
     ) -> Self:
-        """Return the text with its cause."""
+        """Return the text with its code."""
         made = super().__new__(cls, text)
-        made.obstacle, made.until = obstacle, until
+        made.code, made.obstacle, made.until, made.threshold = code, obstacle, until, threshold
         return made
 
     def after(self, text: str) -> Self:
         """Return the reason with more text before it."""
-        return type(self)(f"{text}{self}", self.obstacle, until=self.until)
+        return type(self)(
+            f"{text}{self}", self.code, self.obstacle, until=self.until, threshold=self.threshold
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +153,19 @@ class Skipped:
             "bucket": None if self.chunk.bucket == NO_BUCKET else self.chunk.bucket,
             "partitions": list(self.partitions),
             "reason": self.reason,
+            "code": self.code.value,
+            "threshold": None if self.threshold is None else self.threshold.facts(),
         }
+
+    @property
+    def code(self) -> Code:
+        """Return the kind of the reason."""
+        return self.reason.code if isinstance(self.reason, Reason) else Code.OTHER
+
+    @property
+    def threshold(self) -> Threshold | None:
+        """Return the number that would change the reason, if there is one."""
+        return self.reason.threshold if isinstance(self.reason, Reason) else None
 
     @property
     def obstacle(self) -> Obstacle | None:
@@ -209,10 +284,11 @@ class Area:
         """Return a lower bound of the size of the smallest segment, in bytes."""
         return least_size(min(min(summary.sizes, default=0) for _, summary in self.known))
 
-    def skipped(self, why: str, kind: str) -> Iterator[Skipped]:
+    def skipped(self, why: Reason, kind: str) -> Iterator[Skipped]:
         """Yield the skip records of its unexamined chunks."""
         size = describe_size(sum([summary.size for _, summary in self.known]))
-        reason = f"{why}: {counted(self.segments, 'segment')} of {size} in all"
+        about = f"{why}: {counted(self.segments, 'segment')} of {size} in all"
+        reason = Reason(about, why.code, threshold=why.threshold)
         for chunk, _ in self.known:
             yield Skipped(chunk=chunk, partitions=(), reason=reason, kind=kind)
 
@@ -226,9 +302,10 @@ class Draining:
     waits_for: str
 
     @property
-    def reason(self) -> str:
+    def reason(self) -> Reason:
         """Return why no new plan is made in the interval."""
-        return f"held back: {self.kind} compaction is due, once plan {self.waits_for} is done"
+        due = f"held back: {self.kind} compaction is due, once plan {self.waits_for} is done"
+        return Reason(due, Code.DRAINING)
 
 
 Look = Callable[[Area], Sequence[Candidate]]
@@ -298,7 +375,7 @@ class _Run:
             return
         elif self.looked and self.looked + best.segments > LOOKS:
             self.later += 1
-            self.skipped.extend(best.skipped("left for the next run", smallest().kind))
+            self.skipped.extend(best.skipped(_LATER, smallest().kind))
             return
         else:
             found = self.look(best)
@@ -312,23 +389,33 @@ class _Run:
         if best.plan.size > self.left:
             over = _used_up(len(self.chosen), self.policy)
             if best.plan.size > self.policy.max_plan_bytes:  # no later run has room, either
-                over = Reason(over, Obstacle.TOO_LARGE)
+                over = Reason(
+                    over,
+                    Code.TOO_LARGE,
+                    Obstacle.TOO_LARGE,
+                    threshold=too_large(best.plan.size, self.policy),
+                )
             self.skipped.append(best.skipped(over))
             return best.instead
         self.chosen.append(best.plan)
         self.gains[best.plan.id] = best.gain
         self.left -= best.plan.size
-        self.skipped.extend(_all_skipped(best.instead, f"plan {best.plan.id} does it"))
+        covers = Reason(f"plan {best.plan.id} does it", Code.COVERED)
+        self.skipped.extend(_all_skipped(best.instead, covers))
         return ()
 
 
-def _explained(vain: Iterable[Area], look: Look, most: int, over: str) -> Iterator[Skipped]:
+_LATER = Reason("left for the next run", Code.NEXT_RUN)
+_NO_GAIN = Reason("nothing to gain", Code.NOTHING_TO_GAIN)
+
+
+def _explained(vain: Iterable[Area], look: Look, most: int, over: Reason) -> Iterator[Skipped]:
     """Yield reasons for areas without a chosen plan; details for the first ``most`` segments."""
     kind = smallest().kind
     for one in vain:
         most -= one.segments
         if most < 0:
-            yield from one.skipped(over if one.bound else "nothing to gain", kind)
+            yield from one.skipped(over if one.bound else _NO_GAIN, kind)
         else:
             yield from _all_skipped(look(one), over)
 
@@ -361,10 +448,18 @@ def _unlooked(one: Area) -> _Entry:
     return -one.bound, one.interval.start, "", one
 
 
-def _used_up(chosen: int, policy: Policy) -> str:
+def _used_up(chosen: int, policy: Policy) -> Reason:
     if chosen == policy.max_plans:
-        return f"over the budget of {counted(policy.max_plans, 'plan')} a run"
-    return f"over the budget of {describe_size(policy.max_plan_bytes)} a run"
+        most = Threshold("compaction.max_plans", chosen, policy.max_plans, "plans")
+        text = f"over the budget of {counted(policy.max_plans, 'plan')} a run"
+        return Reason(text, Code.RUN_PLANS, threshold=most)
+    text = f"over the budget of {describe_size(policy.max_plan_bytes)} a run"
+    return Reason(text, Code.RUN_BYTES)
+
+
+def too_large(size: int, policy: Policy) -> Threshold:
+    """Return the size of a plan beside the largest that a run may have."""
+    return Threshold("compaction.max_plan_bytes", size, policy.max_plan_bytes, "bytes")
 
 
 # The verdict of sensors

@@ -6,8 +6,8 @@
    that its objective lowers where it is missed (``planning.fleet.objectives``).
 3. Only tables are looked at of which a look may find something new; of the others the memory has
    the last one (``planning.fleet.fleet_memory``). The announced versions of all tables are read
-   together. Without a coordinator each remembered table's log is asked for its next event: one
-   request.
+   together. Without a coordinator, or if it does not answer, each remembered table's log is asked
+   for its next event: one request.
 4. What was requested in the last hour is in the tables' own logs. So a budget holds whoever
    requested, however often the planner runs or dies, and nothing else is to be kept.
 5. The tables of a table's indexes are planned with it, outside of the budget: they are small, and
@@ -17,8 +17,11 @@
 7. No state of a table outlives its look: what is kept of it (``TableLook``) does not grow with the
    table. So a table with chosen offers is looked at once more, and the plans are requested that are
    found there for them (``plans_of_offers``), with what was written in between.
-8. A dry run writes nothing, and needs no coordinator.
+8. A dry run writes nothing, and needs no coordinator: it asks one for announcements alone.
 9. The facts about a table's reads are read when it is looked at, if it records them.
+10. A look finds out whether a table has a log store: its log tells, or a service's claim; these are
+    read together. What services hold is no part of the look: who wants to know asks them
+    (``library.log_stores``), and adds it to the report.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -26,9 +29,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeVar
 
 from airflow_provider_segtable import __version__
-from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.errors import CoordinationError, SegtableError
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.locks import Generation
 from airflow_provider_segtable.core.log.state import State
@@ -44,7 +48,7 @@ from airflow_provider_segtable.planning.fleet.fleet_memory import (
     FleetMemory,
     Remembered,
     Why,
-    settings_of_look,
+    settings_of_looks,
     why_anyway,
     why_look,
 )
@@ -70,6 +74,8 @@ from airflow_provider_segtable.planning.fleet.table_look import look_of, with_he
 from airflow_provider_segtable.planning.gauges import Gauge
 from airflow_provider_segtable.planning.properties import Policy, PublishSettings
 from airflow_provider_segtable.planning.selection import BRIEFLY
+from airflow_provider_segtable.ports.coordination import Coordinator
+from airflow_provider_segtable.services.log_directory import BUCKETS, addresses
 from airflow_provider_segtable.services.planner import (
     Look,
     PlannerRun,
@@ -86,12 +92,18 @@ from airflow_provider_segtable.table.publishing.publisher import (
 )
 
 AT_ONCE = 8
+LAGS = ("index", "publication", "log_store")
+"""What may lag behind a table, or a table behind."""
 NOTHING = FleetMemory()
+T = TypeVar("T")
 
 PortsOf = Callable[[str], AbstractContextManager[TableContext]]
 """Opens the ports of a table by its name; leaving ends what it opened."""
 Report = Callable[[str, int, int], None]
 """Called with the work in words, how much of it is done, and of how much."""
+Observe = Callable[[str, TableContext, "Looked"], None]
+"""Called with each table that is looked at, by name, while its state is there; in several threads.
+It only reads, and its errors are the table's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +122,8 @@ class TableReport:
         waiting: seconds that the oldest of them has waited.
         pending: plans that are pending or running.
         expected: when it meets its objective, if it misses it.
-        gauges: its numbers for metrics.
+        gauges: its numbers for metrics, with the lag of its log store if that was asked.
+        log_store: the table's id if it has a log store; else empty.
         runs: what was requested and launched, of the table and of those of its indexes, by name;
             without what was skipped.
     """
@@ -131,10 +144,16 @@ class TableReport:
     pending: int = 0
     expected: Expected | None = None
     gauges: tuple[Gauge, ...] = ()
+    log_store: str = ""
     runs: Mapping[str, PlannerRun] = field(default_factory=dict)
 
-    def facts(self) -> Facts:
-        """Return the report as plain JSON values."""
+    def lag(self, of: str, now: Instant) -> float | None:
+        """Return the longest lag in seconds of ``LAGS`` at a time; None if there is none such."""
+        found = (each.at(now) for each in self.gauges if each.name == f"{of}.lag_seconds")
+        return max(found, default=None)
+
+    def facts(self, now: Instant) -> Facts:
+        """Return the report as plain JSON values at a time."""
         return {
             "table": self.name,
             "group": self.group or None,
@@ -150,6 +169,7 @@ class TableReport:
             "waiting_seconds": round(self.waiting, 3),
             "pending": self.pending,
             "expected": None if self.expected is None else self.expected.facts(),
+            "lag_seconds": {of: self.lag(of, now) for of in LAGS},
         }
 
 
@@ -167,10 +187,11 @@ def _rank(report: TableReport) -> tuple[bool, float, int, str]:
 class FleetRun:
     """The result of a planner run over a fleet.
 
-    ``costs`` are those of the fleet by kind. ``looked`` says why each table was looked at that was;
-    ``memory`` is for the next run.
+    ``at`` is its time. ``costs`` are those of the fleet by kind. ``looked`` says why each table was
+    looked at that was; ``memory`` is for the next run.
     """
 
+    at: Instant
     plan: FleetPlan
     tables: tuple[TableReport, ...]
     costs: Costs
@@ -180,7 +201,7 @@ class FleetRun:
 
     def facts(self) -> Facts:
         """Return the result as plain JSON values."""
-        tables = [each.facts() for each in self.tables]
+        tables = [each.facts(self.at) for each in self.tables]
         costs = {kind: cost.facts() for kind, cost in self.costs.items()}
         return {"dry_run": self.dry_run, "tables": tables, "costs": costs, **self.plan.facts()}
 
@@ -194,6 +215,7 @@ def run_fleet(
     memory: FleetMemory = NOTHING,
     dry_run: bool = False,
     report: Report = lambda *_: None,
+    observe: Observe = lambda *_: None,
 ) -> FleetRun:
     """Plan the tables of a fleet.
 
@@ -205,24 +227,18 @@ def run_fleet(
         memory: of the run before.
         dry_run: request nothing.
         report: called with the progress.
+        observe: called with what is looked at.
     """
-    tables = {name: settings_of_look(fleet, name, now, __version__) for name in names}
+    tables = settings_of_looks(fleet, names, now, __version__)
     known = {name: memory.tables[name] for name in tables if name in memory.tables}
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        asked = {n: each for n, each in known.items() if not why_anyway(each, tables[n], now)}
-        announced = _announced(asked, ports_of, pool)
-        reasons = {
-            name: why_look(known.get(name), settings, now, announced.get(name))
-            for name, settings in tables.items()
-        }
-        looked = {name: why for name, why in reasons.items() if why}
+        looked = _to_look_at(tables, known, ports_of, pool, now, dry_run=dry_run)
         seen = {name: _Seen(name=name, known=each) for name, each in known.items()}
-        for each in pool.map(
-            lambda one: _seen(fleet, one[0], one[1], ports_of, now, dry_run=dry_run),
-            looked.items(),
-        ):
+        seeing = partial(_seen, fleet, ports_of, now, tables, dry_run=dry_run, observe=observe)
+        for each in pool.map(seeing, looked, looked.values()):
             seen[each.name] = each
             report("looking", len(seen), len(tables))
+        seen |= _with_log_stores([seen[name] for name in looked], ports_of)
         kept = {name: each.known for name, each in seen.items() if each.known}
         looks = with_minutes(each.look for each in kept.values())
         plan = plan_fleet(fleet, looks, now)
@@ -234,10 +250,9 @@ def run_fleet(
                 seen[each.name] = each
                 del kept[each.name]  # its log has new events
     when = _expected(looks, plan, now)
-    reports = (
-        replace(_report(fleet, each, now), expected=when.get(name)) for name, each in seen.items()
-    )
+    reports = (_report(fleet, each, when.get(name), now) for name, each in seen.items())
     return FleetRun(
+        at=now,
         plan=plan,
         tables=worst_first(reports),
         costs=fleet_costs(each.costs for each in looks),
@@ -247,28 +262,57 @@ def run_fleet(
     )
 
 
+def _to_look_at(
+    tables: Mapping[str, str],
+    known: Mapping[str, Remembered],
+    ports_of: PortsOf,
+    pool: ThreadPoolExecutor,
+    now: Instant,
+    *,
+    dry_run: bool,
+) -> dict[str, Why]:
+    """Return the tables of which a look may find something new, each with the reason."""
+    asked = {n: each for n, each in known.items() if not why_anyway(each, tables[n], now)}
+    announced = _announced(asked, ports_of, pool, dry_run=dry_run)
+    reasons = {
+        name: why_look(known.get(name), settings, now, announced.get(name))
+        for name, settings in tables.items()
+    }
+    return {name: why for name, why in reasons.items() if why}
+
+
 def _announced(
-    known: Mapping[str, Remembered], ports_of: PortsOf, pool: ThreadPoolExecutor
+    known: Mapping[str, Remembered], ports_of: PortsOf, pool: ThreadPoolExecutor, *, dry_run: bool
 ) -> Mapping[str, int]:
-    """Return the newest versions of remembered tables, by announcements or their logs (rule 3)."""
-    heads = _heads({each.look.table_id for each in known.values()}, known, ports_of)
-    if heads is not None:
-        ids = {name: each.look.table_id for name, each in known.items()}
-        return {name: heads[of] for name, of in ids.items() if of in heads}
-    versions = (each.look.version for each in known.values())
-    newest = pool.map(partial(_by_log, ports_of), known, versions)
-    return dict(zip(known, newest, strict=True))
+    """Return the newest versions of remembered tables, by announcements or their logs (rule 3).
+
+    A dry run announces nothing, so it asks the logs of tables of which nothing is announced.
+    """
+    every = {each.look.table_id for each in known.values()}
+    heads = _shared(known, ports_of, lambda coordinator: coordinator.heads(every))
+    ids = {name: each.look.table_id for name, each in known.items()}
+    found = {name: heads[of] for name, of in ids.items() if of in heads} if heads else {}
+    if heads is not None and not dry_run:
+        return found
+    asked = {name: each.look.version for name, each in known.items() if name not in found}
+    newest = pool.map(partial(_by_log, ports_of), asked, asked.values())
+    return {**found, **dict(zip(asked, newest, strict=True))}
 
 
-def _heads(
-    ids: Collection[str], names: Iterable[str], ports_of: PortsOf
-) -> Mapping[str, int] | None:
-    """Return what is announced, by the coordinator that all tables share; None without one."""
+def _shared(names: Iterable[str], ports_of: PortsOf, ask: Callable[[Coordinator], T]) -> T | None:
+    """Ask the coordinator that all tables share; None if there is none, or it does not answer."""
     for name in names:
         with suppress(SegtableError, OSError), ports_of(name) as ports:
-            coordinator = ports.optional_coordinator
-            return None if coordinator is None else coordinator.heads(ids)
+            return _asked(ports, ask)
     return None
+
+
+def _asked(ports: TableContext, ask: Callable[[Coordinator], T]) -> T | None:
+    try:
+        coordinator = ports.optional_coordinator
+        return None if coordinator is None else ask(coordinator)
+    except CoordinationError:  # it would not answer for the next table either
+        return None
 
 
 def _by_log(ports_of: PortsOf, name: str, version: int) -> int:
@@ -298,19 +342,25 @@ class _Seen:
 
 def _seen(
     fleet: Fleet,
-    name: str,
-    why: Why,
     ports_of: PortsOf,
     now: Instant,
+    settings: Mapping[str, str],
+    name: str,
+    why: Why,
     *,
     dry_run: bool,
+    observe: Observe,
 ) -> _Seen:
     """Look at a table, and at those of its indexes; request none of its plans."""
     try:
-        with ports_of(name) as ports:
+        with ports_of(name) as opened:
+            # Who holds locks changes no offer: a dry run waits for no coordinator.
+            ports = replace(opened, optional_coordinator=None) if dry_run else opened
             state, objective = ports.log.load(), objective_of(fleet, name)
             looked = look_for(fleet, name, ports, state, objective, now, dry_run=dry_run)
             look = looked.look
+            observe(name, ports, looked)
+            kept = replace(looked.kept, log_store=bool(look.state.log_store))
             runs = {name: carry_out(ports, look, ())}
             if look.state.indexes and frozen(fleet, name, now) is None:
                 for folder, run in plan_inner_tables(ports, dry_run=dry_run):
@@ -321,13 +371,36 @@ def _seen(
     except (SegtableError, OSError) as error:
         return _Seen(name=name, error=f"{type(error).__name__}: {error}")
     known = Remembered(
-        look=looked.kept,
+        look=kept,
         at=now,
-        settings=settings_of_look(fleet, name, now, __version__),
-        due=_due(looked.kept.measure, runs.values(), now),
+        settings=settings[name],
+        due=_due(kept.measure, runs.values(), now),
         unsettled=_unsettled(look.state, runs.values()),
     )
     return _Seen(name=name, known=known, runs=_beginning(fleet, name, runs, now))
+
+
+def _with_log_stores(seen: Iterable[_Seen], ports_of: PortsOf) -> dict[str, _Seen]:
+    """Return those of the looks whose tables have a log store that no event tells of yet."""
+    unknown = [(each, each.known) for each in seen if each.known and not each.known.look.log_store]
+    ids = {known.look.table_id for _, known in unknown}
+
+    def ask(coordinator: Coordinator) -> set[str]:
+        some = coordinator.tables_with_claims(ids, BUCKETS)
+        return {table for table in some if addresses(coordinator, table)}
+
+    served = _shared([each.name for each, _ in unknown], ports_of, ask) or ()
+    return {
+        each.name: replace(each, known=replace(known, look=replace(known.look, log_store=True)))
+        for each, known in unknown
+        if known.look.table_id in served
+    }
+
+
+def has_log_store(ports: TableContext, state: State) -> bool:
+    """Return whether a log store commits to a table, or a service has a bucket of it."""
+    coordinator, table_id = ports.optional_coordinator, state.table.table_id
+    return bool(state.log_store or (coordinator and addresses(coordinator, table_id)))
 
 
 def _due(measure: Measure, runs: Iterable[PlannerRun], now: Instant) -> Instant | None:
@@ -371,7 +444,7 @@ def look_for(
     properties = properties_of(fleet, name, state.table.properties)
     formats = PublishSettings.read(properties).formats
     published = [*status_of_formats(ports, state, formats).values()] if formats else []
-    measure = measured(state, objective, now, _publish_lag(published, now))
+    measure = measured(state, objective, now, publish_lag(published, now))
     look = _planned(ports, state, properties, objective, measure, dry_run=dry_run)
     misses = missed(objective, measure)
     found = look_of(name, look.state, look.policy, look.planned, measure, misses, now)
@@ -394,7 +467,7 @@ def _planned(
     return look_at(ports, state, policy, properties, explain=BRIEFLY, dry_run=dry_run)
 
 
-def _publish_lag(published: Iterable[PublishedStatus], now: Instant) -> float | None:
+def publish_lag(published: Iterable[PublishedStatus], now: Instant) -> float | None:
     """Return the longest lag of a format that is switched on, in microseconds."""
     lags = (
         0 if each.late_since is None else max(0, now - each.late_since)
@@ -454,7 +527,7 @@ def _expected(
     return {name: expected(look, begins[name], waits[name], now) for name, look in late.items()}
 
 
-def _report(fleet: Fleet, seen: _Seen, now: Instant) -> TableReport:
+def _report(fleet: Fleet, seen: _Seen, when: Expected | None, now: Instant) -> TableReport:
     group = fleet.group_of(seen.name)
     of_group = group.name if group else ""
     if seen.known is None:
@@ -476,6 +549,8 @@ def _report(fleet: Fleet, seen: _Seen, now: Instant) -> TableReport:
         offered=sum(each.size for each in look.offers),
         waiting=max(0, now - oldest) / SECOND_US,
         pending=sum(each.pending for each in look.begun),
+        expected=when,
         gauges=look.gauges,
+        log_store=look.table_id if look.log_store else "",
         runs=seen.runs,
     )

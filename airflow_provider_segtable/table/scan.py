@@ -108,6 +108,7 @@ def explained(scan: "Scan") -> ReadPlan:
         deletes=chosen.deletes,
         merging=chosen.merging,
         index_notes=chosen.selection.notes,
+        layers=chosen.selection.layers,
     )
 
 

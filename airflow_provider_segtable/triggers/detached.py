@@ -5,6 +5,8 @@
 2. For outcomes that are not in the log (no row matched, a failure) the application leaves a result
    file (``table.remote_results``). The file is not announced: the next look finds it.
 3. If the driver dies without a report, the wait ends at the deadline.
+4. If a person ends the task, its plans are cancelled (``triggers.watch``). The driver goes on to
+   its end, and the log refuses what it did.
 """
 
 from collections.abc import Mapping
@@ -35,6 +37,11 @@ class Ending(Question):
         """Answer from the log, else from the result file."""
         ended, _ = self.logged(state)
         return self.verdict(state, None if ended else fetch(ports.storage, self.result))
+
+    @property
+    def own_plans(self) -> tuple[str, ...]:
+        """Return the ids of the plans that are carried out for the waiting task."""
+        return self.plans
 
     def verdict(self, state: State, facts: Mapping[str, Any] | None) -> Answer:
         """Return the answer for a state and a result; ``facts`` are None from the log."""

@@ -22,16 +22,19 @@
 7. A trigger that fires at once may have its task start again before the scheduler has heard of the
    end of the process that deferred it; then Airflow takes the task for killed, and fails it. So no
    trigger fires within its first ``HEARD_S`` seconds.
-8. Earlier versions had a trigger for each question, stored with the question's fields beside its
+8. When a person ends a deferred task, Airflow tells its trigger (3.3 and later), which cancels the
+   plans that it waits for (``services.cancelling``), as a task does that waits itself.
+9. Earlier versions had a trigger for each question, stored with the question's fields beside its
    own. Airflow's database may have some of them, so each is kept as a ``FormerTrigger``.
 """
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from pkgutil import resolve_name
 from typing import Any, ClassVar, Self
 
@@ -44,12 +47,14 @@ from airflow_provider_segtable.core.errors import (
     SegtableError,
     StorageError,
 )
+from airflow_provider_segtable.core.log.author import same_task
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time import SECOND_US, Instant
 from airflow_provider_segtable.hooks.segtable import Place
+from airflow_provider_segtable.services.cancelling import cancel
 from airflow_provider_segtable.storage.local import SystemClock
-from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.context import TableContext, this_process
 
 STORAGE_TRIES = 5
 OUTAGE_S = 30.0
@@ -85,6 +90,11 @@ class Question(ABC):
     @abstractmethod
     def answer(self, ports: TableContext, state: State) -> Answer:
         """Answer for one state of the table; may raise ``StorageError``."""
+
+    @property
+    def own_plans(self) -> Sequence[str]:
+        """Return the ids of the plans that are carried out for the waiting task."""
+        return ()
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Self:
@@ -225,6 +235,20 @@ class TableTrigger(BaseTrigger):
             event = {"status": "error", "message": redacted(f"{type(error).__name__}: {error}")}
         await asyncio.sleep(max(0.0, heard - loop.time()))
         yield TriggerEvent(event)  # type: ignore[no-untyped-call]
+
+    async def on_kill(self) -> None:
+        """Cancel the task's plans; Airflow calls this when a person ends the task (rule 8)."""
+        if self.question.own_plans:
+            ti: Any = self.task_instance
+            task = f"{ti.dag_id}/{ti.run_id}/{ti.task_id}"
+            place = Place.of(await BaseHook.aget_connection(self.segtable_conn_id)).masked()
+            await asyncio.to_thread(self._cancel, place, task)
+
+    def _cancel(self, place: Place, task: str) -> None:
+        author = f"{this_process()} {task}"
+        with place.table_ports(self.question.table, author=author) as ports:
+            mine = partial(same_task, author)
+            cancel(ports, self.question.own_plans, mine, f"the task {task} was ended")
 
     async def _awaited(self) -> Mapping[str, Any]:
         place = Place.of(await BaseHook.aget_connection(self.segtable_conn_id)).masked()

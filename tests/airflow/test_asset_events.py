@@ -1,5 +1,6 @@
 """Tables as assets: their URIs, and the events of tasks that committed, in Airflow's database."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,10 +28,15 @@ from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.operators.ingest import SegtableIngestOperator
 from airflow_provider_segtable.operators.overwrite import SegtableOverwriteOperator
 from airflow_provider_segtable.operators.plan import SegtablePlanOperator
+from airflow_provider_segtable.operators.rendered import own_events
 from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.planner import plan_table
-from airflow_provider_segtable.table.table import Table
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.log.event_log import event_path
+from airflow_provider_segtable.table.table import Table, create_table
+from tests.support.clock import FakeClock
+from tests.support.in_memory import context_in_memory, defined_by
 
 from .conftest import JANUARY, SCHEMA, Flights, known_dags
 
@@ -118,6 +124,34 @@ def test_each_change_of_rows_is_one_event_of_the_tables_asset(flights: Flights, 
         assert (extra.pop("bytes") > 0) == (wanted[kind]["segments"] > 0)
         named = {"table": str(flights.root / "flights"), "kind": kind, "plans": []}
         assert (found, extra) == (uri, {**named, "event": at, "events": [at], **wanted[kind]})
+
+
+class Noted(MemoryStorage):
+    """A storage far away that notes what is read."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock=clock, remote=True)
+        self.read_paths: list[str] = []
+
+    def read(self, path: str) -> bytes:
+        """Read an object."""
+        self.read_paths.append(path)
+        return super().read(path)
+
+
+def test_an_event_is_sent_by_one_request_for_each_commit() -> None:
+    """The task's own look at the log has all else: the columns, and how many events there are."""
+    clock = FakeClock()
+    storage = Noted(clock)
+    ports = replace(context_in_memory(clock=clock), storage=storage)
+    create_table(ports, replace(defined_by(SCHEMA), time_column="time_hour"))
+    Table(ports).append(pa.table([[JANUARY], [1]], schema=SCHEMA))
+    storage.read_paths.clear()
+    task, outlets = SegtableCleanOperator(**TABLE), OutletEventAccessors()
+    task.emit({"outlet_events": outlets}, ports, "append", made=own_events(ports, 0))
+    (event,) = outlets[task.alias].asset_alias_events
+    assert event.extra["event"] == 1
+    assert set(storage.read_paths) == {event_path(1)}
 
 
 def test_upserts_have_a_kind_of_their_own(flights: Flights, day: str) -> None:

@@ -21,6 +21,7 @@ class Runs:
 
     states: dict[str, str] = field(default_factory=dict)
     is_paused: bool = False
+    marked: str = ""
 
     def trigger(self, dag_id: str, run_id: str, *, conf: Mapping[str, Any], note: str) -> bool:
         """Make a run; False if there is one with this id."""
@@ -36,6 +37,11 @@ class Runs:
         """Return the state of a run."""
         del dag_id
         return self.states.get(run_id, "")
+
+    def skipped(self, dag_id: str, run_id: str) -> bool:
+        """Return whether a run was marked before it began."""
+        del dag_id
+        return run_id == self.marked
 
     def paused(self, dag_id: str) -> bool:
         """Return whether the DAG is paused."""
@@ -79,19 +85,34 @@ def test_a_run_that_waits_or_runs_keeps_its_plans() -> None:
 
 
 @pytest.mark.parametrize("ended", ["success", "failed"])
-def test_a_run_that_ended_without_its_plans_is_repeated_later(ended: str) -> None:
-    """Cleared, marked by hand, or lost by its executor; each time later, and in the end warned."""
+def test_a_run_that_ended_without_its_plans_is_repeated(ended: str) -> None:
+    """Lost by its executor, or failed early: at once, then later, and in the end warned."""
     runs, base = Runs(), emission().run_id
     placed(runs)
     runs.states[base] = ended
+    assert placed(runs, 1).run_id == f"{base}.1"
+    runs.states[f"{base}.1"] = ended
     assert "triggered again later" in placed(runs, 4).why
-    assert placed(runs, 5).run_id == f"{base}.1"
+    assert placed(runs, 5).run_id == f"{base}.2"
     assert placed(runs, 6).run_id == ""
     runs.states = dict.fromkeys([base, f"{base}.1", f"{base}.2"], ended)
-    found = placed(runs, 36)
+    found = placed(runs, 16)
     assert found.warn
     assert "launched 3 times, no worker took it; its run is now" in found.why
     assert f"{base}.3" in runs.states
+
+
+@pytest.mark.parametrize("marked", ["success", "failed"])
+def test_a_run_that_was_marked_before_it_began_cancels_its_plans(marked: str) -> None:
+    """Nothing is triggered in its place, however long ago that was."""
+    base = emission().run_id
+    runs = Runs({base: marked}, marked=base)
+    for minutes in (0, 100):
+        found = placed(runs, minutes)
+        assert found.cancelled
+        said = f"minor-1 is cancelled: its run {base} of minor_dag was marked as {marked} before"
+        assert said in str(found)
+    assert [*runs.states] == [base]
 
 
 def test_a_run_that_was_deleted_is_made_again_at_once() -> None:

@@ -232,6 +232,22 @@ def test_plans_are_waited_for_until_none_is_pending(flights: Flights) -> None:
     assert (told["completed"], told["segments_in"], told["segments_out"]) == (1, 16, 1)
 
 
+def test_a_deferred_task_that_a_person_ends_cancels_its_plans(flights: Flights) -> None:
+    """By its trigger, under the name of the task: so another try takes them up again."""
+    (launch,) = plan_table(flights.table.ports).launches
+    waits = deferred(compactor(plans=[launch.plan_id]))
+    _, arguments = waits.trigger.serialize()
+    trigger = TableTrigger(**json.loads(json.dumps(arguments)))
+    trigger.task_instance = RUN["ti"]
+    asyncio.run(trigger.on_kill())
+    (known,) = flights.table.state().plans.values()
+    assert known.status.value == "aborted"
+    task = "/".join(getattr(RUN["ti"], name) for name in ("dag_id", "run_id", "task_id"))
+    assert known.note == f"cancelled: the task {task} was ended"
+    deferred(compactor(plans=[launch.plan_id]))
+    assert flights.table.state().plans[launch.plan_id].status.pending
+
+
 @pytest.mark.parametrize(("ended", "fails"), [("yielded", False), ("failed", True)])
 def test_plans_that_stay_pending_are_told_beside_the_log(
     flights: Flights, ended: str, *, fails: bool

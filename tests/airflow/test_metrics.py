@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import yaml
 from airflow.providers.common.compat.sdk import AirflowException
@@ -15,6 +16,7 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
 
+from airflow_provider_segtable import Table
 from airflow_provider_segtable.core.errors import ExecutionFailed
 from airflow_provider_segtable.core.log.plan_kinds import kinds
 from airflow_provider_segtable.operators.change import SegtableDeleteOperator
@@ -25,7 +27,7 @@ from airflow_provider_segtable.operators.plan import SegtablePlanOperator
 from airflow_provider_segtable.planning.fleet.fleet_plan import Code
 from tests.architecture.tree import ROOT
 
-from .conftest import Flights, InThisProcess
+from .conftest import JANUARY, SCHEMA, Flights, InThisProcess
 
 MINOR = {"minor": "minor_dag"}
 
@@ -106,6 +108,26 @@ def test_the_planner_sends_the_lag_of_what_is_published(
     told = receiver.values(8)
     assert told["publication.lag_events.flights.delta"] == "0|g"
     assert told["publication.lag_seconds.flights.delta"] in {"0|g", "0.0|g"}
+
+
+def test_planners_send_what_a_log_store_has_and_the_table_lacks(
+    flights: Flights, receiver: Receiver
+) -> None:
+    """The services say it, also of a table that has no record of theirs yet."""
+    one = SegtablePlanOperator(task_id="t", table="flights", trigger_dag_ids=MINOR)
+    file = flights.root / "fleet.toml"
+    file.write_text('[groups.all]\ntables = ["flights"]\n')
+    fleet = SegtableFleetPlanOperator(task_id="t", fleet=str(file), trigger_dag_ids=MINOR)
+    table = Table.open(str(flights.root / flights.name), zookeeper=flights.zookeeper)
+    with table.log_writer(automatic=False) as log:
+        log.append(pa.table([[JANUARY] * 3, range(2000, 2003)], schema=SCHEMA))
+        for planner, sent in ((one, 9), (fleet, 9)):
+            receiver.got.clear()
+            planner.execute({})
+            told = receiver.values(sent)
+            assert told["log_store.lag_records.flights"] == "3|g"
+            assert float(told["log_store.lag_seconds.flights"].removesuffix("|g")) > 0
+            assert told["log_store.silent_buckets.flights"] == "0|g"
 
 
 def test_a_compaction_sends_outcomes_durations_and_commits(

@@ -82,6 +82,9 @@ def test_imports_of_airflow_are_there_since_its_oldest_version() -> None:
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("airflow."):
                 found |= {f"{node.module}.{alias.name}" for alias in node.names}
     assert {name for name in found if not name.startswith(COMPAT)} == {
+        "airflow.api_fastapi.auth.managers.models.resource_details.AccessView",
+        "airflow.api_fastapi.core_api.security.GetUserDep",
+        "airflow.api_fastapi.core_api.security.requires_access_view",
         "airflow.exceptions.AirflowRescheduleException",
         "airflow.plugins_manager.AirflowPlugin",
         "airflow.providers.amazon.aws.hooks.base_aws.AwsBaseHook",  # where it is installed

@@ -8,7 +8,7 @@ One Airflow serves all tests. Two of them kill what they can, in the middle of a
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,16 +22,18 @@ from airflow_provider_segtable.assets.table_asset import segtable_asset
 from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted, PlanInflight
 from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 from tests.guides import blocks
 from tests.support.airflow_api import AssetEvent, Run
 from tests.support.airflow_stack import AirflowStack
 
-from . import fleet_stack, index_dags, log_dags
+from . import fleet_ends, fleet_stack, index_dags, log_dags
 from .conftest import CONNECTION, Flights, make_flights
 from .daily_load import DAG_FILE, DAG_ID, DailyLoad
 from .held_file import HeldFile
+from .page_client import confirmed
 from .stack_dags import (
     DAGS,
     FOLLOW,
@@ -81,12 +83,14 @@ def stack(flights: Flights, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     follow = follow.replace("=[COMMITS]", "=[COMMITS], is_paused_upon_creation=False")
     (dags / "follow.py").write_text(follow.replace("/data/tables/trips", place))
     fleet_stack.make_fleet(flights, dags)
+    fleet_ends.make_dags(dags)
     extra = {"zookeeper": flights.zookeeper, "spark_master": "local[1]"}
     connection = {"conn_type": "segtable", "host": str(flights.root), "extra": extra}
     env = {CONNECTION: json.dumps(connection), **QUICK}
-    with AirflowStack(tmp_path_factory.mktemp("home"), dags, env) as started:
+    with AirflowStack(tmp_path_factory.mktemp("home"), dags, env, parallelism=8) as started:
         watched = (NIGHTLY, FORGET, REPORT, FOLLOW, *index_dags.IDS, *log_dags.IDS)
         watched = (*watched, fleet_stack.PLANNER, fleet_stack.UPKEEP)
+        watched = (*watched, fleet_ends.PLANNER, fleet_ends.REMOTE)
         for dag_id in (PLANNER, MINOR, WAITER, SHOWN, DAG_ID, KEYED_PLANNER, *KEYED, *watched):
             started.unpause(dag_id)
         yield started
@@ -105,10 +109,10 @@ def succeeded(stack: AirflowStack, dag_id: str, run_id: str | None = None) -> Ru
     return run
 
 
-def plan(stack: AirflowStack) -> Run:
-    """Run the planner DAG to its end."""
-    run = stack.wait_run(PLANNER, stack.trigger(PLANNER), timeout_s=PATIENCE_S)
-    assert run.state == "success", stack.task_log(PLANNER, run.run_id, "plan")
+def plan(stack: AirflowStack, planner: str = PLANNER) -> Run:
+    """Run a planner's DAG to its end."""
+    run = stack.wait_run(planner, stack.trigger(planner), timeout_s=PATIENCE_S)
+    assert run.state == "success", stack.task_log(planner, run.run_id, "plan")
     return run
 
 
@@ -142,6 +146,19 @@ def test_planned_emitted_compacted_and_waited_for(flights: Flights, stack: Airfl
     succeeded(stack, SHOWN, shown)
     published = DeltaTable(flights.table.published()["delta"].address).to_pyarrow_table()
     assert sorted(published["row"].to_pylist()) == rows
+
+
+def test_the_api_server_shows_the_tables_of_the_connection(
+    flights: Flights, stack: AirflowStack
+) -> None:
+    """The page is mounted beside Airflow's own; a token that is none is refused there, too."""
+    status, fleet = stack.page("api/fleet")
+    names = {line["table"]: line for line in fleet["data"]["lines"]}
+    assert (status, names[flights.name]["rows"]) == (200, len(flights.rows()))
+    status, shown = stack.page(f"api/table?table={flights.name}")
+    assert (status, shown["version"]) == (200, flights.table.state().n)
+    status, refused = stack.page("api/fleet", Authorization="Bearer none")
+    assert (status, refused["error"]) == (403, "Refused")
 
 
 def test_a_table_with_a_primary_key_is_compacted(flights: Flights, stack: AirflowStack) -> None:
@@ -227,11 +244,11 @@ def test_a_killed_worker_and_its_orphan_do_no_harm_and_the_planner_finishes(
         process.kill()
     eventually(lambda: not ports.coordinator.locks(table_id) or None, "the end of its session")
     assert flights.rows() == rows
+    assert stack.wait_run(MINOR, first, timeout_s=PATIENCE_S).state == "failed"
     plan(stack)
     (run_id,) = minor_runs(stack) - known - {first}
     second = stack.wait_run(MINOR, run_id, timeout_s=PATIENCE_S)
     assert second.state == "success", why(stack, second)
-    assert stack.wait_run(MINOR, first, timeout_s=PATIENCE_S).state == "failed"
     assert orphan.is_running()
     orphan.resume()
     orphan.wait(PATIENCE_S)
@@ -508,3 +525,103 @@ def test_a_commit_to_a_table_of_a_fleet_is_planned_and_compacted(
     assert "of 3 tables 1 with a step that failed, 0 damaged" in told
     assert f"{fleet_stack.ORDERS}: verified: " in told
     assert [each.conf["table"] for each in stack.runs(fleet_stack.MINOR)] == [fleet_stack.CLICKS]
+
+
+def test_the_page_tags_compacts_and_cleans_in_the_users_name(
+    flights: Flights, stack: AirflowStack
+) -> None:
+    """By one event, and by runs of the fleet's DAGs; the planner gives no plan a second run."""
+    table, minor = fleet_stack.ORDERS, fleet_stack.MINOR
+    orders = Flights((flights.root / table).parent, flights.zookeeper)
+    stack.unpause(minor)
+    state = orders.table.ports.log.load()
+    tagged = confirmed(stack.url, table, "tag", name="before", version=state.n)
+    event = orders.table.ports.log.event(tagged["event"])
+    assert event is not None
+    assert event.author.startswith("Anonymous:")
+    ids = [str(each.id) for each in state.timeline.visible_segments()]
+    asked = confirmed(stack.url, table, "compact", kind="minor", segments=ids)
+    succeeded(stack, minor, asked["run_id"])
+    assert orders.segments() == 1
+    assert not orders.table.ports.log.load().pending_plans()
+    plan(stack, fleet_stack.PLANNER)
+    of_table = [run.run_id for run in stack.runs(minor) if run.conf["table"] == table]
+    assert of_table == [asked["run_id"]]
+    confirmed(stack.url, table, "untag", name="before")
+    cleaned = confirmed(stack.url, table, "clean", hours=0, versions=1, orphan_hours=0)
+    assert f"{len(ids)} data files deleted" in cleaned["effects"]
+    succeeded(stack, fleet_stack.UPKEEP, cleaned["run_id"])
+    assert not [*orders.table.ports.log.load().timeline.hidden_segments()]
+
+
+def test_runs_that_are_ended_from_outside_end_their_plans_or_take_them_up_again(
+    flights: Flights, stack: AirflowStack
+) -> None:
+    """What a person marks is cancelled; a cleared task, and a worker that dies, go on.
+
+    Another table's plan is carried out meanwhile, and nothing is planned again.
+    """
+    tables = fleet_ends.make_tables(flights)
+    rows = {name: table.rows() for name, table in tables.items()}
+    ended = {name: each for name, (each, _) in fleet_ends.CANCELS.items()} | fleet_ends.REPEATS
+    succeeded(stack, fleet_ends.PLANNER)
+    runs = {run.conf["table"].split("/")[1]: run.run_id for run in stack.runs(fleet_ends.MINOR)}
+    assert runs.keys() == tables.keys()
+    stack.mark_run(fleet_ends.MINOR, runs[fleet_ends.QUEUED], "failed")
+    with ExitStack() as files:
+        held = {name: files.enter_context(fleet_ends.held(tables[name])) for name in ended}
+        stack.unpause(fleet_ends.MINOR)
+        for name, end in ended.items():
+            eventually(lambda file=held[name]: file.wanted or None, f"a reader of {name}")
+            end(stack, runs[name])
+        succeeded(stack, fleet_ends.MINOR, runs[fleet_ends.BESIDE])
+        for name in fleet_ends.CANCELS:
+            note = eventually(lambda table=tables[name]: fleet_ends.note(table), f"end of {name}")
+            assert note.startswith("cancelled: the task segtable_minor__ends/")
+    for name, (_, state) in fleet_ends.CANCELS.items():
+        run = stack.wait_run(fleet_ends.MINOR, runs[name], timeout_s=PATIENCE_S)
+        assert (name, run.state) == (name, state)
+    for name in fleet_ends.REPEATS:
+        succeeded(stack, fleet_ends.MINOR, runs[name])
+        (task,) = stack.tasks(fleet_ends.MINOR, runs[name])
+        assert (name, task.try_number) == (name, 2)
+    succeeded(stack, fleet_ends.PLANNER)
+    assert str(fleet_ends.note(tables[fleet_ends.QUEUED])).endswith("as failed before it began")
+    assert len(stack.runs(fleet_ends.MINOR)) == len(tables)
+    assert {name: table.rows() for name, table in tables.items()} == rows
+    left = (*fleet_ends.CANCELS, fleet_ends.QUEUED)
+    segments = {name: table.segments() for name, table in tables.items()}
+    assert segments == {name: 3 if name in left else 1 for name in tables}
+
+
+def test_a_deferred_task_that_is_marked_as_failed_cancels_its_plan(
+    flights: Flights, stack: AirflowStack
+) -> None:
+    """Its driver is on a cluster, so the triggerer does it."""
+    table = make_flights(
+        (flights.root / fleet_ends.AWAY).parent, flights.zookeeper, min_segments="3"
+    )
+    (launch,) = plan_table(table.table.ports).launches
+    conf = {"table": fleet_ends.AWAY, "plans": [launch.plan_id]}
+    run_id = stack.trigger(fleet_ends.REMOTE, conf)
+
+    def waiting() -> bool | None:
+        logs = stack.trigger_logs(fleet_ends.REMOTE, run_id, "compact")
+        return any("1 of 1 plans are pending" in text for log in logs for text in log) or None
+
+    eventually(waiting, "a trigger that waits")
+    stack.mark_task(fleet_ends.REMOTE, run_id, "compact", "failed")
+    note = eventually(lambda: fleet_ends.note(table), "the end of its plan")
+    assert note == f"cancelled: the task {fleet_ends.REMOTE}/{run_id}/compact was ended"
+
+
+def test_a_run_that_waits_for_too_long_calls_back(stack: AirflowStack) -> None:
+    """Airflow calls the fleet's alert once the deadline of a queued run has passed."""
+    stack.wait_dag(fleet_ends.LATE)
+    run_id = stack.trigger(fleet_ends.LATE, {"table": "ends/beside/flights"})
+    page = stack.dags / fleet_ends.PAGES / run_id
+    eventually(lambda: page.exists() or None, "a call")
+    assert page.read_text() == "ends/beside/flights"
+    run = stack.run(fleet_ends.LATE, run_id)
+    assert run is not None
+    assert run.state == "queued"

@@ -175,6 +175,8 @@ def test_a_wheel_carries_the_spark_applications(tmp_path: Path) -> None:
     ), told.stderr
     assert Path(told.stdout.strip()).read_text() == (ROOT / "spark_apps/compact.py").read_text()
     assert (tmp_path / "site/airflow_provider_segtable/py.typed").exists()
+    assert (tmp_path / "site/airflow_provider_segtable/page/built/page.js").exists()
+    assert not (tmp_path / "site/airflow_provider_segtable/page/source").exists()
     top = {path.name for path in (tmp_path / "site").iterdir() if path.suffix != ".dist-info"}
     assert top == {"airflow_provider_segtable"}
     packed_folders = {path.name for path in (tmp_path / "site").rglob("*") if path.is_dir()}

@@ -136,6 +136,42 @@ def test_versions_and_granularities_win_instant_by_instant(
         check_lookup(timeline, Instants(present), Interval(start, draw.randint(start, LAST) + 1))
 
 
+@examples(60)
+@given(st.randoms(use_true_random=False), st.booleans())
+def test_a_chunk_has_the_best_state_of_its_groups(
+    draw: random.Random,
+    legal: bool,  # noqa: FBT001 - drawn by Hypothesis
+) -> None:
+    """A chunk's state follows from its groups' ones, in all of the table or a part of it."""
+    make = legal_family if legal else arbitrary_family
+    pool = [s for key in some_chunks(draw) for s in segments(make(draw, 2, 2), key)]
+    for timeline, present in walk(draw, pool, steps=4, largest=12):
+        start = draw.randrange(LAST)
+        part = Interval(start, draw.randint(start, LAST) + 1)
+        for asked in (None, part):
+            together = [*timeline.chunk_states(asked)]
+            found = {chunk.key: state for some in together for chunk, state in some}
+            near = {chunk.key for chunk in timeline.chunks(asked)}
+            assert near <= found.keys()
+            assert asked or near == found.keys()
+            for key, state in found.items():
+                groups = all_groups(one for one in present if one.id.chunk == key)
+                states = {timeline.state(key, group) for group in groups}
+                best = (s for s in (GroupState.VISIBLE, GroupState.STANDBY) if s in states)
+                if state is GroupState.STANDBY:
+                    assert GroupState.VISIBLE not in states
+                else:
+                    assert state is next(best, GroupState.OVERSHADOWED)
+        assert timeline.span == _span(present)
+
+
+def _span(present: list[Segment]) -> Interval | None:
+    found = [segment.id.interval for segment in present]
+    if not found:
+        return None
+    return Interval(min(each.start for each in found), max(each.end for each in found))
+
+
 def check_lookup(timeline: Timeline, naive: Instants, asked: Interval | None) -> None:
     found = timeline.lookup(asked)
     for at in range(LAST + 1):

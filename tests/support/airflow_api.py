@@ -141,6 +141,22 @@ class AirflowApi:
             for task in self._ask(where)["task_instances"]
         ]
 
+    def mark_run(self, dag_id: str, run_id: str, state: str) -> None:
+        """Mark a run as failed or successful, or queue it again."""
+        where = f"dags/{dag_id}/dagRuns/{quote(run_id, safe='')}"
+        self._ask(where, method="PATCH", body={"state": state})
+
+    def mark_task(self, dag_id: str, run_id: str, task_id: str, state: str) -> None:
+        """Mark a task as failed or successful."""
+        where = f"dags/{dag_id}/dagRuns/{quote(run_id, safe='')}/taskInstances/{task_id}"
+        self._ask(where, method="PATCH", body={"new_state": state})
+
+    def clear(self, dag_id: str, run_id: str, task_id: str) -> None:
+        """Have a task of a run done again."""
+        asked = {"dag_run_id": run_id, "task_ids": [task_id]}
+        body = {**asked, "dry_run": False, "only_failed": False}
+        self._ask(f"dags/{dag_id}/clearTaskInstances", method="POST", body=body)
+
     def links(self, dag_id: str, run_id: str, task_id: str) -> Mapping[str, str | None]:
         """Return the links of a task, by name; None where it has no address."""
         where = f"dags/{dag_id}/dagRuns/{quote(run_id, safe='')}/taskInstances/{task_id}/links"
@@ -200,6 +216,16 @@ class AirflowApi:
 
         if not poll(over, timeout_s):
             raise ExecutionFailed(f"backfill {backfill} is not over after {timeout_s:g} s")
+
+    def page(self, path: str, **headers: str) -> tuple[int, Any]:
+        """Return status and JSON of a path of the provider's own page."""
+        request = urllib.request.Request(  # noqa: S310  # a loopback server
+            f"{self.url}/segtable/{path}", headers=headers
+        )
+        try:
+            return HTTPStatus.OK, json.loads(_answer(request, tries=TRIES))
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read())
 
     def _ask(
         self,

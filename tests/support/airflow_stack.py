@@ -63,11 +63,11 @@ class AirflowStack(AirflowApi):
         *,
         parallelism: int = 4,
     ) -> None:
-        self.home = Path(home).absolute()
+        self.home, self.dags = Path(home).absolute(), Path(dags_folder).absolute()
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.marked = Marked(secrets.token_hex(8))
-        self.env = self._environment(Path(dags_folder).absolute(), env or {}, parallelism)
+        self.env = self._environment(self.dags, env or {}, parallelism)
         self._components: dict[str, subprocess.Popen[bytes]] = {}
         self._watcher: subprocess.Popen[bytes] | None = None
         self._gate = threading.Lock()

@@ -17,6 +17,7 @@ from airflow_provider_segtable.cli.guard import GuardedGroup
 from airflow_provider_segtable.cli.input.options import (
     AsJson,
     StorageOptions,
+    ZooKeeper,
     open_table,
     option_groups,
     store_options,
@@ -281,6 +282,7 @@ def status(
             "--watch", metavar="SECONDS", min=0.5, help="Show it anew so often, until Ctrl-C."
         ),
     ] = None,
+    zookeeper: ZooKeeper = None,
     fleet: FleetOptions,
 ) -> None:
     """Show all tables, one line each, the worst first.
@@ -290,27 +292,46 @@ def status(
 
     First are tables that cannot be read, then those that miss their objective, by
     how much, then those with the most to do. Ends with 0 if every table was read,
-    and with 6 otherwise. Writes nothing, and needs no ZooKeeper.
+    and with 6 otherwise. Writes nothing. ZooKeeper is asked for log stores alone:
+    without it, how far tables are behind theirs is unknown.
     """
     if watch is not None and fleet.as_json:
         raise InvalidInput("--watch draws on a screen, and --json prints once: give one of them")
     if watch is not None:
-        _watch(fleet, watch)
-    found = _run(fleet)
+        _watch(fleet, watch, zookeeper)
+    found = _asked(_run(fleet), fleet, zookeeper)
     facts = found.facts()
     answer = {"file": fleet.file, "tables": facts["tables"], "costs": facts["costs"]}
     print_json(answer) if fleet.as_json else show(_draw_status(answer))
     raise typer.Exit(Exit.UNCHECKED if any(each.error for each in found.tables) else Exit.DONE)
 
 
-def _watch(fleet: FleetOptions, seconds: float) -> NoReturn:
+def _asked(run: "FleetRun", fleet: FleetOptions, zookeeper: str | None) -> "FleetRun":
+    """Return the run with the lag of log stores, as far as ZooKeeper tells where they are."""
+    from airflow_provider_segtable.coordination.embedded_zookeeper import find_zookeeper
+    from airflow_provider_segtable.library.fleet_lags import with_log_store_lags
+    from airflow_provider_segtable.table.context import open_context
+
+    address = find_zookeeper(zookeeper)
+    if address is None or not any(each.log_store for each in run.tables):
+        return run
+    loaded, options = fleet.load(), store_options(fleet.storage_options)
+    first = open_context(fleet.uri(loaded), zookeeper=address, storage_options=options)
+    try:
+        return with_log_store_lags(run, lambda name: nullcontext(first.at(fleet.uri(loaded, name))))
+    finally:
+        first.coordinator.close()
+
+
+def _watch(fleet: FleetOptions, seconds: float, zookeeper: str | None) -> NoReturn:
     """Draw the status in place, again and again, until the user interrupts."""
     memory: FleetMemory | None = None
     with Live(console=out, auto_refresh=False, screen=out.is_terminal) as live:
         while True:
             found = _run(fleet, memory, bar=False)
             memory = found.memory
-            live.update(_draw_status(found.facts()), refresh=True)
+            answer = _asked(found, fleet, zookeeper).facts()
+            live.update(_draw_status(answer), refresh=True)
             sleep(seconds)
 
 
@@ -380,7 +401,7 @@ def _offer(facts: Facts) -> tuple[Text, ...]:
 
 def _draw_status(facts: Facts) -> RenderableType:
     right = ("version", "files", "size", "due", "pending")
-    table = grid("", "table", "group", *right, "oldest due", "state", right=right)
+    table = grid("", "table", "group", *right, "oldest due", "behind", "state", right=right)
     for each in facts["tables"]:
         if each["error"]:
             continue
@@ -390,8 +411,15 @@ def _draw_status(facts: Facts) -> RenderableType:
             *(each["table"], each["group"] or "", str(each["version"]), f"{each['files']:,}"),
             *(describe_size(each["bytes"]), f"{each['offers']:,}", f"{each['pending']:,}", waits),
         )
-        table.add_row(*map(Text, cells), state)
+        table.add_row(*map(Text, cells), Text(_behind(each)), state)
     return Group(*_unread(facts), table)
+
+
+def _behind(facts: Facts) -> str:
+    """Return what is behind the table, or the table behind, and for how long."""
+    names = {"index": "index", "publication": "published", "log_store": "log store"}
+    lags = ((names[of], seconds) for of, seconds in facts["lag_seconds"].items() if seconds)
+    return ", ".join(f"{name} {age(seconds)}" for name, seconds in lags)
 
 
 def _late(facts: Facts) -> str:

@@ -4,8 +4,8 @@
 2. ``status`` and ``show`` read the entries of an index, ``explain`` its savings for a read.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,7 +19,6 @@ from airflow_provider_segtable.cli.display.drawing import (
     drawn_savings,
     drawn_values,
 )
-from airflow_provider_segtable.cli.display.facts import index_facts
 from airflow_provider_segtable.cli.display.output import (
     Exit,
     in_shell,
@@ -43,13 +42,13 @@ from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.library.table_facts import index_facts
 from airflow_provider_segtable.planning.engine import Engine
 from airflow_provider_segtable.planning.properties import OFF, Policy
 
 if TYPE_CHECKING:
     from airflow_provider_segtable.ports.job import Done, Job
     from airflow_provider_segtable.services.attempt import Execute
-    from airflow_provider_segtable.table.scan import Scan
 
 
 @option_groups
@@ -66,35 +65,17 @@ def explain(
     Reads no rows. [green]segtable table scan TABLE --where SQL --explain[/] shows every step
     of the plan with all indexes.
     """
+    from airflow_provider_segtable.library.explaining import savings
+
     if read.where is None:
         raise InvalidInput("an index only helps a read with a condition: give --where SQL")
     scan = common.open().read(read.request())
     answer = {
         "version": scan.version,
         "where": read.where,
-        "plans": [_plan(scan, some) for some in _choices(scan.state.indexes)],
+        "plans": savings(scan),
     }
     common.answer(answer, drawn_savings)
-
-
-def _choices(indexes: Mapping[str, "IndexState"]) -> Iterator[Mapping[str, "IndexState"]]:
-    """Yield no index, each one, and all of them."""
-    yield {}
-    yield from ({name: index} for name, index in indexes.items())
-    if len(indexes) > 1:
-        yield indexes
-
-
-def _plan(scan: "Scan", indexes: Mapping[str, "IndexState"]) -> Facts:
-    plan = replace(scan, state=replace(scan.state, indexes=indexes)).explain()
-    return {
-        "indexes": [*indexes],
-        "files": plan.shown.files,
-        "files_opened": len(plan.files),
-        "row_groups_read": plan.read.row_groups,
-        "bytes_read": plan.read.bytes,
-        "notes": [asdict(note) for note in plan.index_notes],
-    }
 
 
 Timeout = Annotated[

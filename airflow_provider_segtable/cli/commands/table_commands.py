@@ -2,6 +2,7 @@
 
 import sys
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,7 +11,7 @@ from rich.text import Text
 
 from airflow_provider_segtable.cli.advice import advise_like, advise_nullable, advise_nulls
 from airflow_provider_segtable.cli.commands.scan_command import scan
-from airflow_provider_segtable.cli.display import drawing, facts
+from airflow_provider_segtable.cli.display import drawing
 from airflow_provider_segtable.cli.display.drawing import property_list
 from airflow_provider_segtable.cli.display.output import Exit, in_shell, note
 from airflow_provider_segtable.cli.input.column_changes import ColumnOptions
@@ -37,6 +38,7 @@ from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.time import Interval
+from airflow_provider_segtable.library import table_facts
 
 if TYPE_CHECKING:
     from airflow_provider_segtable.data.files.input_files import InputFile
@@ -124,7 +126,7 @@ def create(  # noqa: PLR0913 - each is an option
     if file is not None:
         advise_like(file, time, granularity)
         advise_nulls(file, columns)
-    common.answer(facts.definition_facts(common.table, made.state()), drawing.definition)
+    common.answer(table_facts.definition_facts(common.table, made.state()), drawing.definition)
     common.note(
         f"[green]created.[/] Next: [green]segtable ingest {in_shell(common.table)} FILE...[/]"
     )
@@ -160,7 +162,7 @@ def set_properties(
         raise InvalidInput("there is nothing to change: give KEY=VALUE or --unset KEY")
     opened = common.open()
     version = opened.alter(set=pairs(given, "KEY=VALUE"), unset=unset or (), commit_id=commit_id)
-    answer = {**facts.definition_facts(common.table, opened.state()), "version": version}
+    answer = {**table_facts.definition_facts(common.table, opened.state()), "version": version}
     common.answer(answer, drawing.settings)
     common.note(f"[green]version {version} has these properties.[/]")
 
@@ -208,7 +210,7 @@ def alter(
         unset=unset or (),
         commit_id=commit_id,
     )
-    answer = {**facts.definition_facts(common.table, opened.state()), "version": version}
+    answer = {**table_facts.definition_facts(common.table, opened.state()), "version": version}
     common.answer(answer, drawing.definition)
     common.note(f"[green]version {version} has these columns.[/]")
 
@@ -232,6 +234,10 @@ def describe(
     every: Annotated[
         bool, typer.Option("--properties", help="Also properties that have their defaults.")
     ] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(help="Write a report into this file instead.", metavar="FILE"),
+    ] = None,
     common: CommonOptions,
 ) -> None:
     """Show a table's definition, contents, fragmentation, pending plans and properties.
@@ -239,15 +245,73 @@ def describe(
     [green]segtable table describe ./flights[/]
     [green]segtable table describe ./flights --properties[/]
     [green]segtable table describe ./flights --json | jq .health.small_segments[/]
+    [green]segtable table describe ./flights --html flights.html[/]
+
+    The report is one file for a ticket or an e-mail, without script: findings,
+    numbers, the segment map, growth, plans and reasons, and the last events.
 
     Read rows by "table scan", Python or Spark. Readers of Delta Lake and
     Apache Iceberg open the published addresses (segtable publish);
     other readers of the table's folder also see deleted and replaced rows.
     """
     opened = common.open()
+    if html is not None:
+        _write_report(opened, html, common)
+        return
     published = [each.facts() for each in opened.published().values()]
-    answer = facts.describe_facts(common.table, opened.state(), published)
+    answer = table_facts.describe_facts(common.table, opened.state(), published)
     common.answer(answer, partial(drawing.describe, every_property=every))
+
+
+def _write_report(opened: Any, file: Path, common: CommonOptions) -> None:
+    from airflow_provider_segtable.cli.display.report_page import report_page
+    from airflow_provider_segtable.library.table_report import table_report
+
+    report = table_report(opened.ports, common.table)
+    try:
+        file.write_text(report_page(report), encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"--html: {error}: name a file in a folder that exists") from None
+    worst = report.findings[0].severity.value if report.findings else None
+    answer = {
+        "table": report.facts["table"],
+        "version": report.facts["version"],
+        "file": str(file),
+        "bytes": file.stat().st_size,
+        "findings": len(report.findings),
+        "worst": worst,
+        "troubles": list(report.troubles),
+    }
+    common.answer(answer, drawing.written_report)
+
+
+@tables.command("map")
+@option_groups
+def map_(
+    *,
+    interval: IntervalOption = None,
+    version: Annotated[
+        int | None, typer.Option(help="As of this event number.", metavar="N")
+    ] = None,
+    common: CommonOptions,
+) -> None:
+    r"""Draw the segment map: time across, versions and generations up.
+
+    [green]segtable table map ./flights[/]
+    [green]segtable table map ./flights --interval 2013-01-01/2013-01-08[/]
+    [green]segtable table map ./flights --version 12[/]
+
+    What lies on top is what readers see. Hidden segments are dim, those that
+    wait for others are red. A column of blocks is a stretch of time; with an
+    interval it goes down to single segments.
+    """
+    from airflow_provider_segtable.cli.display.terminal_map import drawn_map, map_facts
+    from airflow_provider_segtable.library.segment_map.shapes import shapes_of
+
+    wanted = Interval.parse(interval) if interval else None
+    state = common.open().snapshot(version=version).state
+    shapes = shapes_of(state, wanted)
+    common.answer(map_facts(common.table, state.n, shapes), lambda _: drawn_map(shapes))
 
 
 tables.command()(scan)
@@ -279,7 +343,7 @@ def segments(
     """
     wanted = Interval.parse(interval) if interval else None
     state = common.open().snapshot(version=version).state
-    answer = facts.segments_facts(common.table, state, wanted, hidden=hidden)
+    answer = table_facts.segments_facts(common.table, state, wanted, hidden=hidden)
     common.answer(answer, drawing.segments)
 
 
@@ -302,7 +366,7 @@ def timeline(
     opened = common.open()
     log, last = EventLog(opened.ports.storage), opened.state().n
     first = max(log.first(), last + 1 - limit if limit else 0)
-    events = [facts.event_facts(event) for event in log.events(first)]
+    events = [table_facts.event_facts(event) for event in log.events(first)]
     common.answer({"earlier": first, "events": events}, drawing.timeline)
 
 

@@ -6,11 +6,8 @@
    log refuses its commit. So the command explains the consequence, and asks for confirmation.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
-from itertools import groupby
+from collections.abc import Iterable
 from pathlib import Path
-from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -24,8 +21,8 @@ from airflow_provider_segtable.cli.running import end_signal
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.locks import Lock
-from airflow_provider_segtable.core.segment import SegmentId
-from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
+from airflow_provider_segtable.core.time import Instant
+from airflow_provider_segtable.library.lock_facts import lock_facts, locks_facts
 
 zookeeper = typer.Typer(
     no_args_is_help=True,
@@ -157,30 +154,30 @@ def locks(
     with common.open() as table:
         quiet = common.as_json
         released = release is not None and _release(table, release, ask=not yes, quiet=quiet)
-        answer = {**locks_facts(table), "released": release if released else None}
+        answer = {
+            **locks_facts(table.ports, table.state().table.table_id),
+            "released": release if released else None,
+        }
     common.answer(answer, _draw)
     if released:
         note(f"[green]released[/] {release}")
 
 
 def _release(table: Any, group: str, *, ask: bool, quiet: bool) -> bool:
-    coordinator, table_id = table.ports.coordinator, table.state().table.table_id
-    lock = next((each for each in coordinator.locks(table_id) if each.group == group), None)
-    stray = next((each for each in coordinator.strays(table_id) if each.name == group), None)
-    if lock is None and stray is None:
-        raise InvalidInput(
-            f"{table.ports.uri} has no lock of group {group!r}: "
-            f"`segtable locks {quote(table.ports.uri)}` lists the groups"
-        )
+    from airflow_provider_segtable.services.unlocking import held_by, release_lock
+
+    ports, state = table.ports, table.state()
+    found = held_by(ports, state, group)
     if ask:
         if quiet:
             raise InvalidInput("--json cannot ask for confirmation: add --yes to release")
-        now = table.ports.clock.now()
-        note(_consequence(lock, now) if lock else f"{group} is unreadable: {stray and stray.why}")
+        lock = found if isinstance(found, Lock) else None
+        stray = None if isinstance(found, Lock) else found.why
+        note(_consequence(lock, ports.clock.now()) if lock else f"{group} is unreadable: {stray}")
         if not typer.confirm("Release it?", err=True):
             note("nothing was released")
             raise typer.Exit(Exit.FAILED)
-    return bool(coordinator.break_lock(table_id, group))
+    return release_lock(ports, state, found)
 
 
 def _consequence(lock: Lock, now: Instant) -> str:
@@ -190,54 +187,6 @@ def _consequence(lock: Lock, now: Instant) -> str:
         + (", and it is publishing: its commit may be under way." if lock.irrevocable else ".")
         + " Waiting workers proceed, and the plan can be run again."
     )
-
-
-def locks_facts(table: Any) -> Facts:
-    """Return the holders, oldest first, and the waiters, in the order in which they are served."""
-    coordinator, table_id = table.ports.coordinator, table.state().table.table_id
-    now, progress = table.ports.clock.now(), coordinator.progress(table_id)
-    return {
-        "coordinator": coordinator.address,
-        "locks": [
-            lock_facts(lock, now, progress.get(lock.group, {}))
-            for lock in coordinator.locks(table_id)
-        ],
-        "waiting": [lock_facts(place, now) for place in coordinator.waiters(table_id)],
-        "unreadable": [asdict(stray) for stray in coordinator.strays(table_id)],
-    }
-
-
-def lock_facts(lock: Lock, now: Instant, progress: Mapping[str, str] | None = None) -> Facts:
-    """Return one lock, or one place in the queue, as plain values."""
-    state = "publishing" if lock.irrevocable else "revoked" if lock.revoked else "held"
-    return {
-        "group": lock.group,
-        "purpose": lock.purpose,
-        "holder": lock.holder,
-        "state": "waiting" if lock.waiting else state,
-        "mode": lock.mode.value,
-        "granularity": lock.granularity.value,
-        "priority": lock.priority,
-        "yields": lock.yields,
-        "since": iso(lock.since),
-        "age_s": max(0, now - lock.since) // SECOND_US,
-        "intervals": [str(each) for each in lock.intervals],
-        "segments": list(_by_chunk(lock.segments)),
-        "new_segments": list(_by_chunk(lock.allocated)),
-        "wants_new_in": [str(chunk) for chunk in lock.chunks],
-        "version": lock.version,
-        "revoked_by": lock.revoked.by if lock.revoked else None,
-        "progress": dict(progress or {}),
-    }
-
-
-def _by_chunk(segments: Iterable[SegmentId]) -> Iterator[Facts]:
-    for chunk, members in groupby(sorted(segments), key=lambda segment: segment.chunk):
-        yield {
-            "interval": str(chunk.interval),
-            "version": chunk.version,
-            "partitions": [segment.partition for segment in members],
-        }
 
 
 def _draw(facts: Facts) -> RenderableType:

@@ -18,10 +18,10 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from airflow_provider_segtable.cli.display.facts import index_line, keeps, log_store_line
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.time import iso
+from airflow_provider_segtable.library.table_facts import index_line, keeps, log_store_line
 from airflow_provider_segtable.planning.properties import DEFAULT, FAMILIES, INDEX_PREFIX
 from airflow_provider_segtable.planning.selection import joined, ranges
 
@@ -118,6 +118,13 @@ def describe(facts: Facts, *, every_property: bool = False) -> RenderableType:
     if facts["pending_plans"]:
         parts.append(plans("Pending plans", facts["pending_plans"]))
     return Group(*parts, settings(facts, every=every_property))
+
+
+def written_report(facts: Facts) -> RenderableType:
+    """Draw that a report was written: its file, and what it found."""
+    found = counted(facts["findings"], "finding") if facts["findings"] else "no findings"
+    lines = [f"{facts['file']}: version {facts['version']}, {found}", *facts["troubles"]]
+    return Text("\n".join(lines))
 
 
 def _contents(facts: Facts) -> Iterator[tuple[str, RenderableType]]:

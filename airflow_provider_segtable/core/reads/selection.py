@@ -27,7 +27,7 @@
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -329,6 +329,7 @@ class ReadPlan:
         merging: counts of merges, in a primary-key table.
         index_notes: which indexes were not used, or not for all files, and why.
         log_notes: of a read with the log store, a note on each bucket.
+        layers: the segments that each step by segments left.
     """
 
     table: str
@@ -345,6 +346,7 @@ class ReadPlan:
     merging: Merging | None = None
     index_notes: tuple[IndexNote, ...] = ()
     log_notes: tuple[str, ...] = ()
+    layers: tuple[Layer, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def shown(self) -> Extent:

@@ -221,6 +221,48 @@ def difference(now: Schema, then: Schema) -> ColumnsDiffer:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnHistory:
+    """A column of any time, as it was last.
+
+    ``dropped`` says that it is no more. ``changes`` are sentences, each with the number of the
+    schema that it led to.
+    """
+
+    column: Column
+    dropped: bool = False
+    changes: tuple[tuple[int, str], ...] = ()
+
+
+def column_histories(schemas: Sequence[Schema]) -> tuple[ColumnHistory, ...]:
+    """Return the columns of all schemas, by number: present ones in their order, then others."""
+    found: dict[int, ColumnHistory] = {}
+    for number, schema in enumerate(schemas):
+        now = {column.id: column for column in schema.numbered}
+        for id_, known in found.items():
+            if id_ not in now and not known.dropped:
+                changes = (*known.changes, (number, "dropped"))
+                found[id_] = replace(known, dropped=True, changes=changes)
+        for id_, column in now.items():
+            before = found.get(id_)
+            done = _differences(before.column, column) if before else _beginning(column, number)
+            changes = (*(before.changes if before else ()), *((number, each) for each in done))
+            found[id_] = ColumnHistory(column=column, changes=changes)
+    order = [column.id for column in schemas[-1].numbered] if schemas else []
+    return (*(found.pop(id_) for id_ in order), *found.values())
+
+
+def _beginning(column: Column, number: int) -> list[str]:
+    default = "" if column.default is None else f", {column.default} in rows of before"
+    return [f"added as {column}{default}"] if number else []
+
+
+def _differences(old: Column, new: Column) -> list[str]:
+    done = [f"renamed from {old.name}"] if old.name != new.name else []
+    done += [f"widened from {old.type}"] if old.type != new.type else []
+    return done + (["made nullable"] if new.nullable and not old.nullable else [])
+
+
 def widens(old: str, new: str) -> bool:
     """Return whether a type holds all values of another one."""
     before, after = _DECIMAL.fullmatch(old), _DECIMAL.fullmatch(new)

@@ -38,7 +38,7 @@ from airflow_provider_segtable.planning.properties import (
     WishedIndex,
     wished_indexes,
 )
-from airflow_provider_segtable.planning.selection import Skipped
+from airflow_provider_segtable.planning.selection import Code, Reason, Skipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +248,8 @@ def _everything(state: State) -> Interval:
     return Interval(min(c.start for c in chunks), max(c.end for c in chunks))
 
 
-def _skipped(time: Interval, reason: str) -> Skipped:
+def _skipped(time: Interval, text: str) -> Skipped:
+    reason = Reason(text, Code.INDEX)
     return Skipped(chunk=ChunkKey(time, 0), partitions=(), reason=reason, kind=IndexPlan.kind)
 
 

@@ -35,6 +35,7 @@ from airflow_provider_segtable.planning.finders.finder import Finder
 from airflow_provider_segtable.planning.planner_context import (
     PlannerContext,
     changes_cut,
+    claimed,
     closed_regions,
     cut_after,
     disjoint,
@@ -43,11 +44,14 @@ from airflow_provider_segtable.planning.planner_context import (
 from airflow_provider_segtable.planning.properties import OFF
 from airflow_provider_segtable.planning.selection import (
     Candidate,
+    Code,
     Draining,
     Obstacle,
     Reason,
     Skipped,
+    Threshold,
     skipped_plan,
+    too_large,
 )
 
 
@@ -177,16 +181,17 @@ def _not_due(found: PlannerContext, region: Interval, needs: tuple[Need, ...]) -
     policy, why = found.policy, "; ".join(need.why for need in needs)
     pending = found.claimed_by(region)
     if pending:
-        return f"claimed by pending plan {pending.plan.id}"
+        return claimed(pending)
     size = sum(segment.size for segment in found.segments(region))
     if size > policy.max_plan_bytes:
         over = f"{why}, but {describe_size(size)} are over the budget: raise max_plan_bytes"
-        return Reason(over, Obstacle.TOO_LARGE)
+        large = too_large(size, policy)
+        return Reason(over, Code.TOO_LARGE, Obstacle.TOO_LARGE, threshold=large)
     hot, resting = found.hot(region), _resting(found, region)
     if hot:
         return hot.after(f"{why}, but ")
     if resting:
-        return Reason(f"{why}, but {resting}", Obstacle.ABORTED)
+        return resting.after(f"{why}, but ")
     written = min(segment.created for need in needs for segment in need.segments)
     begun = max(written, region.end)
     warm = (found.now - begun) / MINUTE_US
@@ -194,11 +199,14 @@ def _not_due(found: PlannerContext, region: Interval, needs: tuple[Need, ...]) -
         since = "it ended" if region.end > written else "that was written"
         ago = f"{warm:.0f} min since {since}" if warm >= 0 else "not over yet"
         text = f"{why}, but it is not cold: {ago}, of {policy.major_after_minutes:g}"
-        return Reason(text, until=begun + int(policy.major_after_minutes * MINUTE_US))
+        wait = policy.major_after_minutes
+        cold = Threshold("compaction.major_after_minutes", max(0.0, warm), wait, "minutes")
+        until = begun + int(wait * MINUTE_US)
+        return Reason(text, Code.NOT_COLD, until=until, threshold=cold)
     return None
 
 
-def _resting(found: PlannerContext, region: Interval) -> str | None:
+def _resting(found: PlannerContext, region: Interval) -> Reason | None:
     """Return why a segment in the region rests after an aborted plan, or None."""
     aborted = (why for each in found.resting.values() for why in each.items())
     inside = {segment.id for segment in found.segments(region)}
@@ -218,19 +226,23 @@ class MajorFinder(Finder):
     def may_be_due(
         self, found: PlannerContext, interval: Interval, summaries: Sequence[ChunkSummary]
     ) -> bool:
-        """Return whether a need may arise in the interval."""
-        policy, order = found.policy, found.policy.clustering
+        """Return whether a need may arise in a region of the interval."""
+        policy, kind = found.policy, found.state.table.kind
+        if policy.major == OFF:
+            return False
         if changes_cut(found.state, interval, policy.cut):
             return True
-        if not found.state.table.kind.major_tidies:
+        if not kind.major_tidies:
             return False
-        merges = found.state.table.kind.merges
-        for summary in summaries:
-            if order and summary.unsorted(order):
-                return True
-            if summary.late != 0 and (merges or summary.any_larger(policy.largest_output)):
-                return True
-        return False
+        order, least = policy.clustering, policy.major_unclustered
+        # The share of a region is at most the largest of its chunks.
+        if order and any(s.unsorted(order) and s.unsorted_share(order) >= least for s in summaries):
+            return True
+        if all(summary.late == 0 for summary in summaries):
+            return False
+        large = any(summary.any_larger(policy.largest_output) for summary in summaries)
+        small = sum([summary.smaller(policy.small_size) for summary in summaries])
+        return kind.merges or large or small > 1
 
     def may_tidy(
         self, found: PlannerContext, chunks: Sequence[tuple[ChunkKey, ChunkSummary]]
@@ -259,7 +271,7 @@ class MajorFinder(Finder):
             plan = replacing(found, region, cut, (need,)).plan
             pending = found.claimed_by(region)
             if pending and pending.plan.id != plan.id:
-                skipped.append(skipped_plan(plan, f"claimed by pending plan {pending.plan.id}"))
+                skipped.append(skipped_plan(plan, claimed(pending)))
             else:
                 plans.append(plan)
         return plans

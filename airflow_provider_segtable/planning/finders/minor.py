@@ -35,13 +35,20 @@ from airflow_provider_segtable.planning.finders.finder import Chosen, Finder, op
 from airflow_provider_segtable.planning.planner_context import (
     PlannerContext,
     Run,
+    claimed,
     group_size,
     members,
     run_size,
     skip,
 )
 from airflow_provider_segtable.planning.properties import Policy
-from airflow_provider_segtable.planning.selection import Candidate, Reason, Skipped
+from airflow_provider_segtable.planning.selection import (
+    Candidate,
+    Code,
+    Reason,
+    Skipped,
+    Threshold,
+)
 
 
 def minor_candidates(
@@ -92,13 +99,19 @@ def _ineligible(group: Group, found: PlannerContext) -> str | None:
     policy, size = found.policy, group_size(group)
     much = found.much_deleted(group.segments)
     if size >= policy.small_size and not much:
-        share = 100 * size / policy.target_size
-        return f"large enough: {describe_size(size)}, {share:.0f} % of the target"
+        share = size / policy.target_size
+        text = f"large enough: {describe_size(size)}, {100 * share:.0f} % of the target"
+        small = Threshold("compaction.small_below", share, policy.small_below, "share")
+        return Reason(text, Code.LARGE_ENOUGH, threshold=small)
     if size > policy.largest_output:
-        return f"{much}, but {describe_size(size)} are too much for one output"
+        text = f"{much}, but {describe_size(size)} are too much for one output"
+        share = size / policy.target_size
+        most = Threshold("compaction.oversize_above", share, policy.oversize_above, "share")
+        return Reason(text, Code.TOO_LARGE, threshold=most)
     wanted = policy.clustering
     if wanted and all(segment.clustering == wanted for segment in group.segments):
-        return f"sorted by {wanted} already: left to semi-major compaction"
+        text = f"sorted by {wanted} already: left to semi-major compaction"
+        return Reason(text, Code.SORTED)
     return found.claim(group.segments, MinorPlan)
 
 
@@ -133,11 +146,12 @@ def _tiered(batch: Run, policy: Policy) -> Iterator[Run]:
 def _not_worth_it(batch: Run, found: PlannerContext) -> str | None:
     policy, count = found.policy, len(members(batch))
     if not any(segment.rows for segment in members(batch)):
-        return "all its rows are deleted already: joined as soon as a neighbour is"
+        empty = "all its rows are deleted already: joined as soon as a neighbour is"
+        return Reason(empty, Code.NO_ROWS)
     if found.due_for_deletes(batch):
         return None
     if count < 2:
-        return "alone: no small neighbour next to it"
+        return Reason("alone: no small neighbour next to it", Code.ALONE)
     if _fills(batch, policy) or count >= policy.min_segments:
         return None
     age_minutes = _oldest_minutes(batch, found.now)
@@ -146,6 +160,8 @@ def _not_worth_it(batch: Run, found: PlannerContext) -> str | None:
     return Reason(
         f"only {counted(count, 'adjacent small segment')} of {policy.min_segments}, "
         f"oldest {age_minutes:.0f} min of {policy.max_age_minutes:g}",
+        Code.TOO_FEW,
+        threshold=Threshold("compaction.min_segments", count, policy.min_segments, "segments"),
         until=_oldest(batch) + int(policy.max_age_minutes * MINUTE_US),
     )
 
@@ -204,7 +220,7 @@ class MinorFinder(Finder):
         """Return whether two segments of a chunk may be small."""
         del interval
         small_size = found.policy.small_size
-        return any(summary.smaller(small_size) > 1 for summary in summaries)
+        return max([summary.smaller(small_size) for summary in summaries], default=0) > 1
 
     def may_tidy(
         self, found: PlannerContext, chunks: Sequence[tuple[ChunkKey, ChunkSummary]]
@@ -258,7 +274,7 @@ def _unfit(found: PlannerContext, chunk: ChunkKey, runs: Sequence[Run], ids: Cho
     segments, policy = members(groups), found.policy
     torn = [str(segment.id) for segment in segments if segment.id not in ids]
     claiming = found.claimed_by(chunk.interval)
-    claim = f"claimed by pending plan {claiming.plan.id}" if claiming else None
+    claim: str | None = claimed(claiming) if claiming else None
     if claim := claim or found.claim(segments, MinorPlan):
         return f"are being compacted: {claim}; run or abort that plan first"
     if torn:

@@ -48,13 +48,16 @@ from airflow_provider_segtable.planning.planner_context import (
     run_size,
     skip,
 )
-from airflow_provider_segtable.planning.properties import OFF
+from airflow_provider_segtable.planning.properties import OFF, Policy
 from airflow_provider_segtable.planning.selection import (
     Candidate,
+    Code,
     Draining,
     Obstacle,
     Reason,
     Skipped,
+    Threshold,
+    too_large,
 )
 
 
@@ -135,22 +138,32 @@ def _not_due(
     share = unsorted(segments, policy.clustering) / size
     much = found.much_deleted(segments)
     if share < policy.semi_major_unclustered and not much and not at_once:
-        wanted = 100 * policy.semi_major_unclustered
-        return f"{100 * share:.0f} % are not sorted by {policy.clustering}, of {wanted:g} %"
+        wanted = policy.semi_major_unclustered
+        name = "compaction.semi_major_unclustered"
+        return Reason(
+            f"{100 * share:.0f} % are not sorted by {policy.clustering}, of {100 * wanted:g} %",
+            Code.SORTED,
+            threshold=Threshold(name, share, wanted, "share"),
+        )
     little = size < policy.target_size and len(segments) < policy.min_segments
     if little and not much and not at_once:
-        return (
+        return Reason(
             f"too little to sort: {describe_size(size)} in {counted(len(segments), 'segment')}, "
-            f"of {describe_size(policy.target_size)} or {policy.min_segments}"
+            f"of {describe_size(policy.target_size)} or {policy.min_segments}",
+            Code.TOO_LITTLE,
+            threshold=Threshold("compaction.target_size", size, policy.target_size, "bytes"),
         )
     if size > policy.max_plan_bytes:
         over = f"{describe_size(size)} are over the budget of a run: raise max_plan_bytes"
-        return Reason(over, Obstacle.TOO_LARGE)
+        large = too_large(size, policy)
+        return Reason(over, Code.TOO_LARGE, Obstacle.TOO_LARGE, threshold=large)
     last, wait = _last_sorted(found.state, chunk), policy.semi_major_interval_minutes
     minutes = (found.now - last) / MINUTE_US
     if minutes < wait and not at_once:
         text = f"sorted {minutes:.0f} min ago, of {wait:g}"
-        return Reason(text, until=int(last + wait * MINUTE_US))
+        since = Threshold("compaction.semi_major_interval_minutes", minutes, wait, "minutes")
+        until = int(last + wait * MINUTE_US)
+        return Reason(text, Code.SORTED_LATELY, until=until, threshold=since)
     return None
 
 
@@ -190,9 +203,10 @@ def longest_run(found: PlannerContext, chunk: ChunkKey, skipped: list[Skipped]) 
     longest = max(able, key=lambda run: (run_size(run), len(run)), default=())
     for run in runs if longest else ():
         if run is not longest:
-            reason = (
+            reason = Reason(
                 f"not next to the larger run of partitions [{longest[0].start}, "
-                f"{longest[-1].end}): a writer may still fill the ids between"
+                f"{longest[-1].end}): a writer may still fill the ids between",
+                Code.APART,
             )
             skipped.append(skip(chunk, members(run), reason, SemiMajorPlan))
     return longest
@@ -236,11 +250,14 @@ class SemiMajorFinder(Finder):
     def may_be_due(
         self, found: PlannerContext, interval: Interval, summaries: Sequence[ChunkSummary]
     ) -> bool:
-        """Return whether segments may have another clustering, no base, or block publishing."""
+        """Return whether much is unsorted, a base may be torn, or files may block publishing."""
         del interval
-        order, keyed = found.policy.clustering, found.state.table.kind.buckets
+        policy, keyed = found.policy, found.state.table.kind.buckets
+        if policy.semi_major == OFF:
+            return False
         return bool(found.blocking) or (
-            bool(order) and any(s.unsorted(order) or (keyed and s.baseless) for s in summaries)
+            bool(policy.clustering)
+            and any(_much_unsorted(s, policy) or (keyed and _maybe_torn(s)) for s in summaries)
         )
 
     def may_tidy(
@@ -279,9 +296,8 @@ def _asked_in(
         and not found.blocked(members(groups))
         and _in_one_piece(found, chunk, groups)
     ):
-        skipped.append(
-            skip(chunk, (), f"sorted by {order} already, all in one piece", SemiMajorPlan)
-        )
+        reason = Reason(f"sorted by {order} already, all in one piece", Code.SORTED)
+        skipped.append(skip(chunk, (), reason, SemiMajorPlan))
         return
     run = longest_run(found, chunk, skipped)
     if run:
@@ -296,3 +312,21 @@ def _in_one_piece(found: PlannerContext, chunk: ChunkKey, groups: Sequence[Group
 
 
 FINDER = SemiMajorFinder()
+
+
+# Bounds from summaries
+def _much_unsorted(summary: ChunkSummary, policy: Policy) -> bool:
+    """Return whether a chunk may have enough to sort (``_not_due``)."""
+    order = policy.clustering
+    little = summary.size < policy.target_size and summary.visible < policy.min_segments
+    return (
+        not little
+        and summary.unsorted(order) > 0
+        and summary.unsorted_share(order) >= policy.semi_major_unclustered
+    )
+
+
+def _maybe_torn(summary: ChunkSummary) -> bool:
+    """Return whether a bucket may have lost its base: segments without a file count as sorted."""
+    wrote = any(summary.clustered) or summary.visible > summary.files
+    return wrote and summary.baseless

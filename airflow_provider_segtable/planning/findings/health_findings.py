@@ -125,6 +125,16 @@ def diagnose(seen: Observed, bounds: Bounds) -> tuple[Finding, ...]:
     )
 
 
+def at_a_glance(seen: Observed, bounds: Bounds) -> tuple[Finding, ...]:
+    """Return the findings for which the state is enough: no chunk is decoded, no lock is known."""
+    return (
+        *_dying(seen),
+        *_stuck(seen),
+        *_clocks(seen, bounds),
+        *_uncompacted(seen, bounds),
+    )
+
+
 def _coordinator(seen: Observed) -> Iterator[Finding]:
     if seen.locks is not None:
         return

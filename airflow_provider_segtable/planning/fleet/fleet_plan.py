@@ -166,6 +166,7 @@ class TableLook:
         version: its newest event, and ``committed`` the time of it.
         files, bytes, rows: of all visible segments.
         gauges: its numbers for metrics.
+        log_store: it has a log store, whose lag its log does not tell.
     """
 
     name: str
@@ -181,6 +182,7 @@ class TableLook:
     bytes: int = 0
     rows: int = 0
     gauges: tuple[Gauge, ...] = ()
+    log_store: bool = False
 
 
 # The decision

@@ -9,7 +9,8 @@
    ``LOOK_AGAIN_US``: its thresholds of age are not met to the step.
 4. Aims for indexes and publications are left out: neither is simulated.
 5. Each period (an hour or a day) has the plans and bytes that began, the files that readers opened
-   on average, and the table hours in which an aim was missed.
+   on average, and the table hours in which an aim was missed. A table misses an aim from the event
+   on that makes it so until the event or the end of a plan that mends it, whatever the steps are.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,14 +32,25 @@ from airflow_provider_segtable.core.time import (
     Interval,
     iso,
 )
-from airflow_provider_segtable.planning.fleet.fleet import Fleet, objective_of, properties_of
+from airflow_provider_segtable.planning.fleet.fleet import (
+    Fleet,
+    Objective,
+    objective_of,
+    properties_of,
+)
 from airflow_provider_segtable.planning.fleet.fleet_plan import (
     FleetPlan,
     Offer,
     TableLook,
     plan_fleet,
 )
-from airflow_provider_segtable.planning.fleet.objectives import measured, missed, policy_for
+from airflow_provider_segtable.planning.fleet.objectives import (
+    Measure,
+    Miss,
+    measured,
+    missed,
+    policy_for,
+)
 from airflow_provider_segtable.planning.fleet.simulated_table import (
     begun,
     ended,
@@ -85,7 +97,8 @@ class Period:
     """The sums of one period; ``steps`` is the number of the planner's runs in it.
 
     ``files`` are all visible ones, and ``files_read`` those of the day of a table with the most, in
-    the mean over tables; both are sums over the steps.
+    the mean over tables; both are sums over the steps. ``missed_us`` is the sum of all tables, from
+    the first step of the period to the first one of the next.
     """
 
     start: Instant
@@ -176,6 +189,7 @@ def simulated(
     for done, now in enumerate(span.steps, start=1):
         run.step(now)
         report(done)
+    run.pass_time(span.end)
     return run.result()
 
 
@@ -191,14 +205,14 @@ class _Run:
         self._span = span
         self._tables = {each.name: each for each in tables}
         self._periods: dict[Instant, Period] = {}
+        self._current: Period | None = None
         self._since: dict[_Place, Instant] = {}
         self._waits: dict[_Place, Wait] = {}
 
     def step(self, now: Instant) -> None:
         """Plan all tables once."""
-        period = self._period(now)
-        for each in self._tables.values():
-            each.advance(now, self._logged)
+        self.pass_time(now)
+        period = self._current = self._period(now)
         there = [each for each in self._tables.values() if each.there]
         looks = with_minutes(each.look(now) for each in there)
         plan = plan_fleet(self._fleet, looks, now)
@@ -212,7 +226,14 @@ class _Run:
         period.files += sum(each.files for each in looks)
         read = [each.measure.files_read or 0 for each in looks]
         period.files_read += sum(read) / max(len(read), 1)
-        period.missed_us += self._span.step * sum(bool(each.misses) for each in looks)
+
+    def pass_time(self, now: Instant) -> None:
+        """Bring all tables to a time, and count how long aims were missed since the last step."""
+        for each in self._tables.values():
+            before = each.missed_us
+            each.advance(now, self._logged)
+            if self._current is not None:
+                self._current.missed_us += each.missed_us - before
 
     def result(self) -> Simulation:
         """Return the report."""
@@ -259,6 +280,7 @@ class _Table:
     def __init__(self, fleet: Fleet, past: PastTable, start: Instant) -> None:
         self.name = past.name
         self.left_out = 0
+        self.missed_us = 0
         self._fleet = fleet
         self._start = start
         self._state = past.state
@@ -271,6 +293,9 @@ class _Table:
         self._look: TableLook | None = None
         self._looked_at: Instant = 0
         self._looked_n = -1
+        self._counted = start
+        self._judged_n = -1
+        self._misses = False
 
     @property
     def there(self) -> bool:
@@ -281,6 +306,7 @@ class _Table:
         """Replay events and end plans up to a time, in their order."""
         while (event := self._next) is not None and event.time <= now:
             self._end(event.time)
+            self._count(event.time)
             if event.time <= self._start:
                 self._state = apply(self._state, event)
             else:
@@ -289,6 +315,7 @@ class _Table:
         if not self._open and self._state.time <= now:
             self._enter()
         self._end(now)
+        self._count(now)
 
     def look(self, now: Instant) -> TableLook:
         """Return the look at the table; an unchanged one is kept for a while (rule 3)."""
@@ -322,16 +349,39 @@ class _Table:
         due = sorted((at, name) for name, at in self._running.items() if at <= now)
         for at, name in due:
             del self._running[name]
+            self._count(at)
             if self.there:
                 self._state = ended(self._state, name, self._target, at)
 
+    def _count(self, at: Instant) -> None:
+        """Count the time that has passed, if the table as it was until now misses an aim."""
+        if at <= self._counted:
+            return
+        if self.there:
+            if self._judged_n != self._state.n:
+                aims = self._aims()
+                some = replace(aims, hot=None) != Objective()
+                measure = measured(self._state, aims, at) if some else Measure()
+                self._judge(missed(aims, measure))
+            self.missed_us += self._misses * (at - self._counted)
+        self._counted = at
+
+    def _judge(self, misses: Sequence[Miss]) -> None:
+        self._judged_n, self._misses = self._state.n, bool(misses)
+
+    def _aims(self) -> Objective:
+        """Return the aims that can be simulated (rule 4)."""
+        return replace(objective_of(self._fleet, self.name), stale_index=None, publish_lag=None)
+
     def _looked(self, now: Instant) -> TableLook:
-        state, aims = self._state, objective_of(self._fleet, self.name)
-        aims = replace(aims, stale_index=None, publish_lag=None, files_read=aims.files_read or inf)
+        state, aims = self._state, self._aims()
+        aims = replace(aims, files_read=aims.files_read or inf)
         policy = Policy.read(properties_of(self._fleet, self.name, state.table.properties))
         measure = measured(state, aims, now)
         policy = policy_for(policy, aims, measure)
         planned = plan_all(state, policy, now, explain=BRIEFLY)
         self._target = policy.target_size
         self._plans = {plan.id: plan for plan in planned.chosen}
-        return look_of(self.name, state, policy, planned, measure, missed(aims, measure), now)
+        misses = missed(aims, measure)
+        self._judge(misses)
+        return look_of(self.name, state, policy, planned, measure, misses, now)

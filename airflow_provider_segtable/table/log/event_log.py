@@ -487,8 +487,12 @@ class EventLog:
 
     def readable(self, n: int) -> bool:
         """Return whether checkpoint ``n`` exists and is readable."""
+        return self.at_checkpoint(n) is not None
+
+    def at_checkpoint(self, n: int) -> State | None:
+        """Return the state of checkpoint ``n``; None if it is gone or damaged."""
         found = self._read_checkpoint(checkpoint_path(n))
-        return found is not None and found.n == n
+        return found if found is not None and found.n == n else None
 
     def _last_checkpoint(self) -> int | None:
         """Return the number of the newest checkpoint by the hint; None without one."""

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.cli.display.drawing import partitions, short_interval
-from airflow_provider_segtable.cli.display.facts import segments_facts
 from airflow_provider_segtable.cli.display.output import Exit, exit_code
 from airflow_provider_segtable.core import errors
 from airflow_provider_segtable.core.log.events import line
 from airflow_provider_segtable.core.log.families.append_events import Appended, Voided
 from airflow_provider_segtable.core.log.families.plan_events import PlanAborted
 from airflow_provider_segtable.core.segment import ChunkKey, Shard
+from airflow_provider_segtable.library.table_facts import segments_facts
 from tests.support.builders import CHUNK, after, created, first, merged
 
 

@@ -127,6 +127,7 @@ def test_the_status_has_a_line_a_table_the_worst_first(
     assert result.exit_code == 6
     tables = json.loads(result.stdout)["tables"]
     assert [each["table"] for each in tables] == ["gone", "trips"]
+    assert tables[1]["lag_seconds"] == {"index": None, "publication": None, "log_store": None}
     missed = FILE.replace("priority = 2", "objective = {files_read = 0.5}").split("[tables.gone]")[
         0
     ]

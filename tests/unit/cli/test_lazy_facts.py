@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from airflow_provider_segtable.cli.advice import advise_filled
-from airflow_provider_segtable.cli.display.facts import describe_facts
 from airflow_provider_segtable.cli.display.output import err
 from airflow_provider_segtable.core.deletion import VectorFile
 from airflow_provider_segtable.core.log.families.append_events import Appended
@@ -12,6 +11,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import ChunkKey, tombstone
 from airflow_provider_segtable.core.time import DAY_US, Interval
 from airflow_provider_segtable.core.timeline import PackedChunk
+from airflow_provider_segtable.library.table_facts import describe_facts
 from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from tests.support.builders import BASE, after, created, first

@@ -162,3 +162,21 @@ def test_a_scan_with_the_log_store_has_what_is_not_committed(facts: Facts, table
         plan = facts("table", "scan", table, "--include-log", "--explain")
         assert plan["log_notes"] == ["bucket 0: 2 records"]
     opened.ports.coordinator.close()
+
+
+def test_the_status_of_a_fleet_says_how_far_a_table_is_behind_its_log_store(
+    facts: Facts, run: Run, table: str, tmp_path: Path
+) -> None:
+    """As its services say, which ZooKeeper knows."""
+    (tmp_path / "fleet.toml").write_text('[groups.all]\ntables = ["trips"]\n')
+    asked = ("fleet", "status", str(tmp_path / "fleet.toml"))
+    opened = Table.open(table, zookeeper=os.environ["SEGTABLE_ZOOKEEPER"])
+    with opened.log_writer(automatic=False) as log:
+        log.append(trips(1))
+        log.checkpoint()
+        (each,) = facts(*asked)["tables"]
+        assert each["lag_seconds"]["log_store"] == 0
+        log.append(trips(1))
+        (each,) = facts(*asked)["tables"]
+        assert each["lag_seconds"]["log_store"] > 0
+        assert "log store 0 s" in " ".join(run(*asked).stdout.split())

@@ -1,15 +1,15 @@
 """A planner run over many tables: one decision within a budget; no table delays others."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory import MemoryService
-from airflow_provider_segtable.core.errors import StorageError
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
+from airflow_provider_segtable.core.errors import CoordinatorUnavailable, StorageError
 from airflow_provider_segtable.core.time import iso
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
 from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet
@@ -19,8 +19,9 @@ from airflow_provider_segtable.planning.read_summary import MOST_HEAT
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.services.attempt import Done, Job, in_process
 from airflow_provider_segtable.services.compaction import compact
-from airflow_provider_segtable.services.fleet_run import NOTHING, FleetRun, run_fleet
+from airflow_provider_segtable.services.fleet_run import NOTHING, FleetRun, Looked, run_fleet
 from airflow_provider_segtable.services.fleet_tables import find_tables, load_fleet
+from airflow_provider_segtable.services.log_directory import BUCKETS
 from airflow_provider_segtable.services.publishing import publish_all
 from airflow_provider_segtable.storage import open_storage
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
@@ -32,6 +33,7 @@ from tests.support.in_memory import context_in_memory, defined_by
 from tests.unit.services.conftest import SCHEMA, rows
 
 TABLES = ("a/busy", "a/calm", "b/other")
+SERVED = {"address": "a", "service": "s", "deploy_mode": "external", "epoch": "1"}
 GROUPS = '[groups.a]\ntables = ["a/*"]\n[groups.b]\ntables = ["b/*"]\n'
 
 
@@ -171,6 +173,80 @@ def test_without_announcements_each_log_is_asked_for_its_next_event(lake: Lake) 
     lake.tables = blind
     again = lake.run(dry_run=True, memory=first.memory)
     assert again.looked == {"b/other": Why.NEWER}
+
+
+def test_a_coordinator_that_does_not_answer_is_asked_once(lake: Lake) -> None:
+    """The logs of the tables are asked instead: the run does not wait for it table by table."""
+    memory = lake.run(dry_run=True).memory
+    asked = list[str]()
+
+    class Away(MemoryCoordinator):
+        def heads(self, tables: Iterable[str]) -> Mapping[str, int]:
+            asked.extend(tables)
+            raise CoordinatorUnavailable("no ZooKeeper answers")
+
+    away = Away(lake.clock, lake.service)
+    silent = {name: replace(at, optional_coordinator=away) for name, at in lake.tables.items()}
+    run = run_fleet(
+        fleet(),
+        TABLES,
+        lambda name: nullcontext(silent[name]),
+        lake.clock.now(),
+        memory=memory,
+        dry_run=True,
+    )
+    assert sorted(asked) == ["a-busy", "a-calm", "b-other"]
+    assert run.looked == {}
+
+
+def test_what_is_asked_of_the_coordinator_does_not_grow_with_quiet_tables(lake: Lake) -> None:
+    """Locks are read of a table with pending plans alone; log stores are asked for together."""
+    for name in TABLES:
+        tuple(lake.run(only=[name]).tables)
+    lake.compact("a/busy", 1.0)
+    asked = list[str]()
+
+    class Told(MemoryCoordinator):
+        def __getattribute__(self, name: str) -> Any:
+            if not name.startswith("_"):
+                asked.append(name)
+            return super().__getattribute__(name)
+
+    told = Told(lake.clock, lake.service)
+    lake.tables = {n: replace(at, optional_coordinator=told) for n, at in lake.tables.items()}
+    assert len(lake.run(dry_run=True).looked) == 3
+    assert Counter(asked) == {"locks": 1, "waiters": 1, "tables_with_claims": 1, "claims": 3}
+    assert lake.run(only=["b/other"]).looked
+    assert told.claim("a-calm", BUCKETS, "0", SERVED)
+    stores = {each.name: each.log_store for each in lake.run(dry_run=True).tables}
+    assert stores == {"a/busy": "", "a/calm": "a-calm", "b/other": ""}
+
+
+def test_a_dry_run_asks_the_log_of_a_table_that_nobody_announced(lake: Lake) -> None:
+    """It cannot announce it, so it would look at it again and again."""
+    memory = lake.run(dry_run=True).memory
+    lake.service = MemoryService()
+    for name, ports in lake.tables.items():
+        forgotten = MemoryCoordinator(lake.clock, lake.service)
+        lake.tables[name] = replace(ports, optional_coordinator=forgotten)
+    assert lake.run(dry_run=True, memory=memory).looked == {}
+    assert set(lake.run(memory=memory).looked.values()) == {Why.UNANNOUNCED}
+
+
+def test_what_is_looked_at_can_be_observed(lake: Lake) -> None:
+    """While its state is there; of a table that is not looked at there is none."""
+    seen = dict[str, int]()
+
+    def observe(name: str, ports: TableContext, looked: Looked) -> None:
+        seen[name] = looked.look.state.n
+        assert ports.uri == f"memory://{name}"
+
+    now = lake.clock.now()
+    run = run_fleet(fleet(), TABLES, lake.ports, now, dry_run=True, observe=observe)
+    assert seen == lake.versions()
+    seen.clear()
+    run_fleet(fleet(), TABLES, lake.ports, now, memory=run.memory, dry_run=True, observe=observe)
+    assert seen == {}
 
 
 def test_a_dry_run_writes_nothing_and_decides_the_same(lake: Lake) -> None:
@@ -384,7 +460,7 @@ def test_a_table_that_is_written_during_the_run_is_served(lake: Lake) -> None:
 
     def written(name: str) -> AbstractContextManager[TableContext]:
         opened[name] += 1
-        if opened[name] > 1:
+        if opened[name] == 2:
             lake.append(name, 1)
         return lake.ports(name)
 

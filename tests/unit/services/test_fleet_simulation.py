@@ -78,10 +78,11 @@ class Past:
             carry_out(ports, [known.plan.id for known in pending], in_process(ports.files))
         self.clock.jump(self.clock.now() // HOUR_US * HOUR_US + HOUR_US + MINUTE_US)
 
-    def simulate(self, *texts: str, names: tuple[str, ...] = TABLES) -> FleetSimulation:
+    def simulate(
+        self, *texts: str, names: tuple[str, ...] = TABLES, step: int = 3 * MINUTE_US
+    ) -> FleetSimulation:
         """Simulate fleet files over all of it."""
-        minutes = 3 * MINUTE_US
-        span = Span(start=self.start, end=self.clock.now(), step=minutes, period=HOUR_US)
+        span = Span(start=self.start, end=self.clock.now(), step=step, period=HOUR_US)
         return simulate_fleets([fleet(text) for text in texts], names, self.ports, span)
 
 
@@ -132,6 +133,19 @@ def test_another_file_has_other_plans_and_more_files(past: Past) -> None:
     assert missed[0] < missed[1]
     waited = frozen.waits[0].facts()
     assert (waited["code"], waited["waited_seconds"] > 3_600) == ("frozen", True)
+
+
+def test_an_aim_is_missed_from_an_event_on_and_not_from_a_step_on(past: Past) -> None:
+    """So long steps find the same hours as short ones, while no plan begins."""
+    frozen = "freeze = true\n[objective]\nfiles_read = 6"
+    found = [
+        sum(each.missed_us for each in past.simulate(frozen, step=step).results[0].periods)
+        for step in (3 * MINUTE_US, HOUR_US, 4 * HOUR_US)
+    ]
+    assert len(set(found)) == 1
+    # The first table has more than six files from its second hour on, the other from its own.
+    ends = past.clock.now() - past.start
+    assert found[0] / HOUR_US == pytest.approx(2 * ends / HOUR_US - 1 - (HOURS // 2 + 1), abs=0.1)
 
 
 def test_plans_take_the_minutes_that_were_measured(past: Past) -> None:

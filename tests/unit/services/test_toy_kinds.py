@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 import airflow_provider_segtable
-from airflow_provider_segtable.cli.commands.zookeeper_commands import lock_facts
 from airflow_provider_segtable.cli.display import drawing
-from airflow_provider_segtable.cli.display.facts import describe_facts, event_facts
 from airflow_provider_segtable.core.errors import InvalidInput, RowsOutOfBalance, UnsupportedFormat
 from airflow_provider_segtable.core.log import plan_kinds
 from airflow_provider_segtable.core.log.events import decode, encode
@@ -21,6 +19,8 @@ from airflow_provider_segtable.core.log.fold import Conflict, admit
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.plan import Plan, PlanStatus
 from airflow_provider_segtable.health.doctor import examine
+from airflow_provider_segtable.library.lock_facts import lock_facts
+from airflow_provider_segtable.library.table_facts import describe_facts, event_facts
 from airflow_provider_segtable.planning.finders.finder import finder_of
 from airflow_provider_segtable.services.attempt import Done, Job, in_process
 from airflow_provider_segtable.services.compact_table import execution_order

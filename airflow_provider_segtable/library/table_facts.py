@@ -1,6 +1,6 @@
 """The facts of a table (``core.facts``), as pure functions of its state.
 
-``drawing`` draws the same facts.
+The command line draws them, and the page shows them.
 """
 
 from collections.abc import Sequence
