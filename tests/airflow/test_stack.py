@@ -162,7 +162,10 @@ def test_the_api_server_shows_the_tables_of_the_connection(
 
 
 def test_a_table_with_a_primary_key_is_compacted(flights: Flights, stack: AirflowStack) -> None:
-    """The planner emits runs for its log files, Spark merges them, and writers go on meanwhile."""
+    """The planner emits runs for its log files, tasks merge them, and writers go on meanwhile.
+
+    That Spark merges them as well, ``tests/spark`` and ``tests/cluster`` claim.
+    """
     schema = pa.schema([("day", pa.date32()), ("id", pa.int64()), ("n", pa.int64())])
     table = Table.create(
         str(flights.root / "orders"),
