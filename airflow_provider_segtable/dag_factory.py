@@ -88,6 +88,7 @@ TABLE_OF_THE_RUN = (
 """The DAG's table, perhaps a template; for plans of an index, the table of the index."""
 TABLE_OF_THE_CONF = "{{ (dag_run.conf or {}).get('table') or '' }}"
 PLANNER_OF_THE_RUN = "{{ (dag_run.conf or {}).get('planned_by') or '' }}"
+CONF_OF_THE_RUN = "{{ (dag_run.conf or {}) | tojson }}"
 
 
 PLANNER_DOCS = """Finds the compactions of the table **{table}** that pay, and triggers runs of
@@ -116,6 +117,8 @@ UPKEEP_DOCS = """Looks after all tables of the fleet file `{fleet}`: removes wha
 lets go, publishes in the formats that are switched on, and verifies each table once a week, at a
 moment of its own. The task fails if a table is damaged or a step failed, after all were done; its
 log names them.
+
+A run that is triggered by hand for the table of its form cleans and publishes that one alone.
 """
 KIND_OF_FLEET_DOCS = """Carries out {kind} plans of the tables of the fleet {fleet}: {does}. Appends
 and reads go on meanwhile. A run is for one table; its id and its note name it.
@@ -279,9 +282,15 @@ def fleet_dags(  # noqa: PLR0913  # each is a setting
         made[kind] = _kind_dag(ids[kind], kind, of_dag, of_task)
     about = f"Cleans, publishes and verifies the tables of {title}"
     docs = UPKEEP_DOCS.format(fleet=fleet)
-    with _single_dag(f"segtable_upkeep__{title}", about, docs, upkeep, common) as of_upkeep:
+    form = {"table": Param(None, type=["null", "string"], title="Table", description=TABLE)}
+    of_dag = {**common, "params": form}
+    with _single_dag(f"segtable_upkeep__{title}", about, docs, upkeep, of_dag) as of_upkeep:
         SegtableFleetUpkeepOperator(
-            task_id="keep_up", fleet=str(fleet), segtable_conn_id=segtable_conn_id, **AGAIN
+            task_id="keep_up",
+            fleet=str(fleet),
+            wished=CONF_OF_THE_RUN,
+            segtable_conn_id=segtable_conn_id,
+            **AGAIN,
         )
     return CompactionDags(planner=planner, of_kind=made, upkeep=of_upkeep)
 

@@ -6,6 +6,7 @@ The command line draws them, and the page shows them.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.locks import (
@@ -17,10 +18,12 @@ from airflow_provider_segtable.core.locks import (
 )
 from airflow_provider_segtable.core.segment import SegmentId
 from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
-from airflow_provider_segtable.table.context import TableContext
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.table.context import TableContext
 
 
-def locks_facts(ports: TableContext, table_id: str) -> Facts:
+def locks_facts(ports: "TableContext", table_id: str) -> Facts:
     """Return the holders, oldest first, and the waiters, in the order in which they are served.
 
     Raises:

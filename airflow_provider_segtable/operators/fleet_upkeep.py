@@ -5,23 +5,29 @@
    run verifies what became due since then, and these tables again. So a damaged table is reported
    until it is repaired, and lets no other one be verified sooner.
 3. A retry is for a worker that died. It would find the same damage, so there is none then.
+4. A run whose conf names a table takes the steps of the conf for that one alone
+   (``health.fleet_upkeep.Wished``), and leaves nothing for the next run.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator, Context
 
+from airflow_provider_segtable.core.arguments import shown
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.hooks.fleet import fleet_of, tables_of
-from airflow_provider_segtable.hooks.segtable import SegtableHook
+from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
 from airflow_provider_segtable.operators.rendered import author_of, refused_at_once
+from airflow_provider_segtable.planning.fleet.fleet import Fleet
 from airflow_provider_segtable.storage.local import SystemClock
 
 if TYPE_CHECKING:
-    from airflow_provider_segtable.health.fleet_upkeep import Upkeep
+    from airflow_provider_segtable.health.fleet_upkeep import Upkeep, Wished
 
 LONGEST_GAP = timedelta(days=7)
 """So far back a run makes up for missed ones; each table has its moment once in this time."""
@@ -36,29 +42,36 @@ class SegtableFleetUpkeepOperator(BaseOperator):
 
     Args:
         fleet: the fleet file, a path or a URI.
+        wished: a table and its steps (rule 4), or their JSON text; without a table, all tables are
+            looked after.
         segtable_conn_id: the connection; its host is where names of tables begin.
         kwargs: of any operator.
     """
 
-    template_fields: Sequence[str] = ("fleet", "segtable_conn_id")
+    template_fields: Sequence[str] = ("fleet", "wished", "segtable_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"wished": "json"}
     ui_color = "#e8f5df"
 
     def __init__(
         self,
         *,
         fleet: str,
+        wished: Mapping[str, Any] | str | None = None,
         segtable_conn_id: str = SegtableHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.fleet = fleet
+        self.wished = wished
         self.segtable_conn_id = segtable_conn_id
 
     def execute(self, context: Context) -> dict[str, int]:
         """Look after all tables; fail at the end if anything is wrong."""
         with refused_at_once(f"upkeep of the fleet {self.fleet}"):
             fleet, place = fleet_of(self.fleet, SegtableHook(self.segtable_conn_id).place)
-            now = SystemClock().now()
+            wished, now = _wished(self.wished), SystemClock().now()
+            if wished is not None:
+                return _judged([self._kept_up_one(context, fleet, place, wished)])
             found = tables_of(fleet, place, None, now)
             names = (*found.names, *found.unread)  # the latter fail, and are counted so
             since = _since(_before(context, self.task_id), now)
@@ -70,6 +83,17 @@ class SegtableFleetUpkeepOperator(BaseOperator):
         _leave(context, now, done)
         return _judged(done)
 
+    def _kept_up_one(
+        self, context: Context, fleet: Fleet, place: Place, wished: "Wished"
+    ) -> "Upkeep":
+        """Take the steps that a user asks for."""
+        from airflow_provider_segtable.health.fleet_upkeep import keep_up_one
+
+        with place.ports_of_tables(author=author_of(context)) as ports_of:
+            report = keep_up_one(fleet, wished, ports_of)
+        self._log(report)
+        return report
+
     def _log(self, report: "Upkeep") -> None:
         if report.left:
             self.log.info("%s: left: %s", report.table, report.left)
@@ -80,6 +104,21 @@ class SegtableFleetUpkeepOperator(BaseOperator):
         for each in report.findings:
             what = f"{each.severity.value} {each.code}: {each.what}"
             self.log.error("%s: %s. %s", report.table, what, each.do)
+
+
+def _wished(given: Mapping[str, Any] | str | None) -> "Wished | None":
+    """Return what a user asks for; None if it is nothing.
+
+    Raises:
+        InvalidInput: it has another form.
+    """
+    from airflow_provider_segtable.health.fleet_upkeep import Wished
+
+    try:
+        found = json.loads(given or "{}") if isinstance(given, str) else given or {}
+    except ValueError:
+        raise InvalidInput(f"wished = {shown(given)} is not a JSON object") from None
+    return Wished.of(found)
 
 
 def _kept_up(*asked: Any) -> "Iterator[Upkeep]":

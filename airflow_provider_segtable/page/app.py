@@ -17,9 +17,21 @@ from pydantic import Field
 
 from airflow_provider_segtable import __version__
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.secret import redacted
-from airflow_provider_segtable.page import fleet_lines, table_view
+from airflow_provider_segtable.page import (
+    event_list,
+    explain_view,
+    fleet_lines,
+    index_view,
+    plan_view,
+    run_view,
+    segment_map,
+    segment_view,
+    service_view,
+    simulation,
+    table_view,
+)
 from airflow_provider_segtable.page.actions import Actions, NoActions
+from airflow_provider_segtable.page.actions import routes as action_routes
 from airflow_provider_segtable.page.answer import Answer, Shown
 from airflow_provider_segtable.page.guarding import Guard, answer_errors
 from airflow_provider_segtable.page.lake import Lake
@@ -29,6 +41,15 @@ from airflow_provider_segtable.page.sources import Source
 VIEWS: tuple[Callable[[Lake], APIRouter], ...] = (
     fleet_lines.routes,
     table_view.routes,
+    segment_map.routes,
+    segment_view.routes,
+    event_list.routes,
+    plan_view.routes,
+    simulation.routes,
+    index_view.routes,
+    explain_view.routes,
+    service_view.routes,
+    run_view.routes,
 )
 """The routes of each view module."""
 FILES = ("index.html", "page.js", "page.css", "lake.svg", "lake-dark.svg")
@@ -67,8 +88,10 @@ def page_app(
         redoc_url=None,
     )
     app.add_middleware(Guard)
-    answer_errors(app)
-    app.include_router(_session(lake, rights, actions or NoActions(), airflow=airflow))
+    answer_errors(app, lake.safe)
+    doing = actions or NoActions()
+    app.include_router(_session(lake, rights, doing, airflow=airflow))
+    app.include_router(action_routes(lake, rights, doing))
     for routes in VIEWS:
         app.include_router(routes(lake))
     app.include_router(_files())
@@ -89,7 +112,7 @@ def _session(lake: Lake, rights: Rights, actions: Actions, *, airflow: bool) -> 
         try:
             sources = await lake.sources()
         except (SegtableError, OSError) as error:
-            late = redacted(str(error))
+            late = lake.safe(str(error))
         fleets = [source.fleet.name for source in sources if source.fleet.name]
         shown = Session(
             user=viewer.name,

@@ -17,6 +17,7 @@ from pydantic import Field
 from airflow_provider_segtable.core.errors import VersionExpired
 from airflow_provider_segtable.core.log.events import KINDS, Event, encode
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log.work import Work
 from airflow_provider_segtable.core.time import iso
 from airflow_provider_segtable.page.answer import MOST_LISTED, Answer, Limit, Shown
 from airflow_provider_segtable.page.event_shelf import EventDigest, EventShelf, digest_of
@@ -134,10 +135,15 @@ def event_line(event: EventDigest, state: State) -> EventLine:
         files_added=event.files_added,
         files_removed=event.cleaned + sum(w.files_read for w in works) if known else None,
         bytes_added=event.bytes_added,
-        bytes_removed=None if event.cleaned or not known else sum(w.bytes_read for w in works),
+        bytes_removed=None if event.cleaned or not known else sum(map(_removed, works)),
         moved=event.moved,
         readable=state.keeps(event.n),
     )
+
+
+def _removed(work: Work) -> int:
+    """Return the bytes that a run replaced; the build of an index only reads."""
+    return work.bytes_read if work.files_read else 0
 
 
 def event_in_full(event: Event, state: State) -> EventInFull:

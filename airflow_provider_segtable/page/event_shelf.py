@@ -33,7 +33,8 @@ class EventDigest(NamedTuple):
     """What is shown of an event in lists.
 
     ``rows_deleted`` is None if only a reader of rows can know it. ``touches`` are the intervals in
-    which segments may have changed; None: all. ``cleaned`` counts removed segments.
+    which segments or their deleted rows may have changed; None: all. ``cleaned`` counts removed
+    segments.
     """
 
     n: int
@@ -52,7 +53,7 @@ class EventDigest(NamedTuple):
     touches: frozenset[Interval] | None
 
     def touches_any(self, window: Interval) -> bool:
-        """Return whether segments of an interval may have changed."""
+        """Return whether segments of an interval, or their rows, may have changed."""
         return self.touches is None or any(each.overlaps(window) for each in self.touches)
 
 
@@ -61,17 +62,19 @@ def digest_of(event: Event) -> EventDigest:
     action = event.action
     files = [segment for segment in segments_of(action) if segment.path]
     deleted: int | None = 0
-    added = 0
+    added, roots = 0, set[Interval]()
     for effect in effects(action):
         match effect:
             case RowsInserted(segments=segments):
                 added += sum(segment.rows for segment in segments)
             case RowsDeleted(vectors=vectors):
                 deleted = (deleted or 0) + sum(sum(file.rows.values()) for file in vectors)
+                roots |= {root.interval for file in vectors for root in file.rows}
             case RowsDiffer():
                 deleted = None
     if isinstance(action, RowsChanged) and action.predicate is not None:
         deleted = None
+    places = touched(action)
     return EventDigest(
         n=event.n,
         time=event.time,
@@ -86,7 +89,7 @@ def digest_of(event: Event) -> EventDigest:
         bytes_added=sum(segment.size for segment in files),
         cleaned=len(action.ids) if isinstance(action, Cleaned) else 0,
         moved=kind_of(action).moved,
-        touches=touched(action),
+        touches=None if places is None else places | roots,
     )
 
 

@@ -8,7 +8,7 @@
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
@@ -20,12 +20,14 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from airflow_provider_segtable.core.errors import (
+    CommitConflict,
     InvalidInput,
     NotATable,
+    RestoreRefused,
     SegtableError,
     VersionExpired,
 )
-from airflow_provider_segtable.core.secret import redacted
+from airflow_provider_segtable.page.action_kind import Changed
 from airflow_provider_segtable.page.answer import Problem, Unanswered
 
 _LOG = logging.getLogger(__name__)
@@ -46,13 +48,23 @@ HEADERS: Mapping[str, str] = MappingProxyType(
     }
 )
 _STATUS: Mapping[type[Exception], int] = MappingProxyType(
-    {NotATable: 404, VersionExpired: 404, InvalidInput: 400, Unanswered: 503, PermissionError: 403}
+    {
+        NotATable: 404,
+        VersionExpired: 404,
+        InvalidInput: 400,
+        Unanswered: 503,
+        PermissionError: 403,
+        Changed: 409,
+        CommitConflict: 409,
+        RestoreRefused: 409,
+    }
 )
 
 _WAYS_OUT: Mapping[int, str] = MappingProxyType(
     {
         401: "log in again",
         403: "ask the one who runs this page for the right",
+        409: "look at it again",
         500: "the server's log says why",
         503: "try again: it goes on being read meanwhile",
     }
@@ -105,18 +117,18 @@ def _problem(status: int, error: str, message: str) -> JSONResponse:
     return JSONResponse(body.model_dump(), status)
 
 
-def answer_errors(app: FastAPI) -> None:
-    """Let an app answer each error by a ``Problem``."""
+def answer_errors(app: FastAPI, safe: Callable[[str], str]) -> None:
+    """Let an app answer each error by a ``Problem``; ``safe`` hides credentials in its text."""
 
     @app.exception_handler(SegtableError)
     @app.exception_handler(OSError)
     async def known(_: Request, error: Exception) -> JSONResponse:
         status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 503)
-        return _problem(status, type(error).__name__, redacted(str(error)))
+        return _problem(status, type(error).__name__, safe(str(error)))
 
     @app.exception_handler(StarletteHTTPException)
     async def refused(_: Request, error: HTTPException) -> JSONResponse:
-        return _problem(error.status_code, "Refused", redacted(str(error.detail)))
+        return _problem(error.status_code, "Refused", safe(str(error.detail)))
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:

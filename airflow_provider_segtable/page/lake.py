@@ -35,15 +35,16 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
 from airflow_provider_segtable.core.errors import NotATable, StorageError
+from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
 from airflow_provider_segtable.page.answer import Answer, Unanswered
 from airflow_provider_segtable.page.fleet_watch import FleetWatch, Fleetwide, Known
-from airflow_provider_segtable.page.sources import Source
+from airflow_provider_segtable.page.sources import Source, TablePlace
 from airflow_provider_segtable.page.table_states import Seen, TableStates
 from airflow_provider_segtable.page.workers import Workers
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
@@ -166,21 +167,25 @@ class Lake:
     def _read(self) -> None:
         """Read the sources; those of the same place keep their threads and what is known."""
         try:
-            found = self._sources()
+            found, before = self._sources(), self._sides
             sides = {prefix: self._side(prefix, source) for prefix, source in found.items()}
-            if self._sides and any(
-                self._sides.get(name) is not each for name, each in sides.items()
-            ):
+            gone = [side for name, side in before.items() if sides.get(name) is not side]
+            if gone:  # names mean other tables from now on
                 self._answers.clear()
                 self.states.forget()
             self._sides = sides
+            for side in gone:
+                side.source.close()
         finally:
             self._read_s = self.clock.monotonic()
 
     def _side(self, prefix: str, source: Source) -> _Side:
         old = self._sides.get(prefix)
         if old is not None and old.source.place == source.place:
-            old.source = old.watch.source = source
+            # Its session with ZooKeeper goes on; the fleet file may be another one.
+            old.source = old.watch.source = replace(
+                source, opening=old.source.opening, close=old.source.close
+            )
             return old
         bounds = self.limits
         workers = Workers(source.label, threads=bounds.threads, most_waiting=bounds.most_waiting)
@@ -233,6 +238,12 @@ class Lake:
         side, own = self._side_of(table)
         return side.watch.known().tables.get(own, Known())
 
+    def safe(self, text: str) -> str:
+        """Return a text without the credentials of any source."""
+        for side in self._sides.values():
+            text = side.source.safe(text)
+        return redacted(text)
+
     def now(self, data: T) -> Answer[T]:
         """Return an answer that is of no table, and as new as can be."""
         return Answer(version=None, as_of=iso(self.clock.now()), age_seconds=0.0, data=data)
@@ -266,7 +277,8 @@ class Lake:
         Args:
             table: its name in the lake.
             view: called with ``Seen`` and the arguments.
-            fresh_s: for so long the last answer is given again; by default the lake's.
+            fresh_s: for so long the last answer is given again; by default the lake's. With 0 the
+                table is asked for its next event, too.
             limit_s: so long a newer answer is waited for; likewise.
             arguments: of the view.
 
@@ -282,12 +294,58 @@ class Lake:
             return self._shown(kept)
         try:
             if run is None:
+                if fresh_s == 0:
+                    self.states.ask_again(table)
                 workers, made = side.workers, partial(view, **arguments)
                 loading = partial(self.states.load, workers, side.source, table, own)
                 run = self._begun(key, lambda: self._viewed(workers, loading(), made))
             return self._shown(await _within(run, limit_s or self.limits.limit_s))
         except (StorageError, OSError, Unanswered) as error:
             return self._late(key, side.source, error)
+
+    async def act(self, table: str, work: Callable[[Seen], T]) -> T:
+        """Do something to a table, with its newest state, in its source's threads.
+
+        Raises:
+            NotATable: there is no such table, or it was dropped.
+            Unanswered: it did not end within the time limit, and goes on; or too much waits.
+            SegtableError: as the work.
+        """
+        await self._known_sides()
+        side, own = self._side_of(table)
+        self.states.ask_again(table)
+        loading = self.states.load(side.workers, side.source, table, own)
+        try:
+            run = self._viewed(side.workers, loading, work)
+            done: T = (await _within(run, self.limits.limit_s)).data
+        except TimeoutError as error:
+            raise Unanswered(
+                f"{side.source.label} has {error}. It may have been done, or be done later: look "
+                "at the timeline"
+            ) from None
+        finally:
+            self.states.ask_again(table)
+        return done
+
+    async def aside(self, table: str, work: Callable[[TablePlace], T]) -> T:
+        """Do something about a table that reads nothing of it, in a thread of the page.
+
+        Args:
+            table: its name in the lake.
+            work: called with the table's place.
+
+        Raises:
+            NotATable: there is no such source, or the name leads out of its root.
+            Unanswered: it did not end within the time limit, or too much waits.
+        """
+        sides = await self._known_sides()
+        side, own = self._side_of(table)
+        source = next(name for name, each in sides.items() if each is side)
+        place = TablePlace(name=table, source=source, own_name=own, fleet=side.source.fleet)
+        try:
+            return await _within(self._views.submit(lambda: work(place)), self.limits.limit_s)
+        except TimeoutError as error:
+            raise Unanswered(f"the rights to {table!r} were {error}: try again") from None
 
     def _fresh(self, key: Hashable, fresh_s: float) -> tuple[_Kept | None, "Future[_Kept] | None"]:
         """Return the last answer if it is fresh, and the run for a newer one if there is one."""
@@ -380,7 +438,7 @@ async def _within(run: "Future[T]", limit_s: float) -> T:
 
 
 def _waited(run: "Future[T]") -> "asyncio.Future[T]":
-    """Return a run as this loop waits for it; nobody may be left to see its error."""
+    """Return a run as this loop waits for it; its error may be of no interest any more."""
     waited = asyncio.wrap_future(run)
     waited.add_done_callback(lambda done: done.cancelled() or done.exception())
     return waited

@@ -10,7 +10,7 @@
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,6 +19,7 @@ from fastapi.responses import RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from airflow_provider_segtable.core.secret import Secret
+from airflow_provider_segtable.page.sources import TablePlace
 
 COOKIE = "segtable_page"
 _HERE = ("127.0.0.1", "localhost", "[::1]")
@@ -41,13 +42,19 @@ class Rights(Protocol):
         """Return the dependency that admits a request, and returns its ``Viewer``."""
         ...
 
-    def refusal(self, viewer: Viewer, action: str, table: str) -> str:
-        """Return why a user may not do this to a table; empty if it is allowed."""
+    def refusal(
+        self, viewer: Viewer, action: str, table: TablePlace, arguments: Mapping[str, Any]
+    ) -> str:
+        """Return why a user may not do this to a table; empty if it is allowed.
+
+        It is called in a thread of the page, and may ask the system that knows the rights. Without
+        arguments it is about the action in general.
+        """
         ...
 
 
 class OnLoopback:
-    """The rights of ``segtable ui``: whoever is on this machine looks."""
+    """The rights of ``segtable ui``: all users of this machine may look."""
 
     def __init__(self, user: str, token: Secret | None = None) -> None:
         """Take the name that actions are recorded by, and the token that allows them."""
@@ -86,7 +93,13 @@ class OnLoopback:
 
         return entered
 
-    def refusal(self, viewer: Viewer, action: str, table: str) -> str:  # noqa: ARG002 - the port's
+    def refusal(
+        self,
+        viewer: Viewer,  # noqa: ARG002 - the arguments are the port's
+        action: str,  # noqa: ARG002
+        table: TablePlace,  # noqa: ARG002
+        arguments: Mapping[str, Any],  # noqa: ARG002
+    ) -> str:
         """Return why nothing can be changed: there is no token."""
         if self._token is not None:
             return ""

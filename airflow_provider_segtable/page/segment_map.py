@@ -12,33 +12,26 @@
 5. Deleted rows are estimated from the log. At ``chunks`` the estimate is an upper bound.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Annotated, Literal, TypeAlias
 
 from fastapi import APIRouter
 from pydantic import Field
 
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segment import NO_BUCKET
 from airflow_provider_segtable.core.time import ALL_TIME, Instant, Interval, iso, parse_instant
 from airflow_provider_segtable.core.timeline import GroupState
-from airflow_provider_segtable.library.segment_map.chunks import Sum
-from airflow_provider_segtable.library.segment_map.drawing import LIMIT, LanePlace, map_cells
 from airflow_provider_segtable.library.segment_map.overview import Overview
-from airflow_provider_segtable.library.segment_map.segments import Drawn
+from airflow_provider_segtable.library.segment_map.shapes import LIMIT, Shape, shapes_of
 from airflow_provider_segtable.page.answer import Answer, Limit, Shown
 from airflow_provider_segtable.page.event_shelf import EventDigest, EventShelf
 from airflow_provider_segtable.page.lake import Lake, Seen
 from airflow_provider_segtable.page.recent import Recent
-from airflow_provider_segtable.planning.planner_context import Deleted, deleted_in
 from airflow_provider_segtable.planning.properties import Policy
 
 MapState: TypeAlias = Literal["visible", "hidden", "standby"]
 
 MOST_CELLS = 5000
-
-Numbers: TypeAlias = Mapping[LanePlace, int]
-"""The indexes of lanes."""
 
 
 class Span(Shown):
@@ -131,16 +124,10 @@ def segment_map(
         limit: most cells.
         overview: that of the version, if it was made before.
     """
-    found = map_cells(state, window, limit=limit, overview=overview)
-    numbers = {place: at for at, place in enumerate(found.lanes)}
-    policy = Policy.read(state.table.properties)
-    if found.sums is None:
-        deleted = deleted_in(state, window)
-        cells = [segment_cell(each, numbers, policy, deleted) for each in found.drawn]
-    else:
-        cells = [_chunks_cell(each, numbers) for each in found.sums]
+    found = shapes_of(state, window, limit=limit, overview=overview)
+    written = [shape.newest for shape in found.shapes if shape.newest is not None]
     return SegmentMap(
-        level="segments" if found.sums is None else "chunks",
+        level=found.level,
         range=_span(found.window),
         whole=_span(found.whole),
         granularity=state.table.granularity.value,
@@ -150,10 +137,10 @@ def segment_map(
             for at, (bucket, level, generation) in enumerate(found.lanes)
         ],
         versions=versions_of(state, newest or state),
-        cells=cells,
+        cells=[cell_of(shape) for shape in found.shapes],
         total=found.total,
-        small_below=int(policy.small_size),
-        newest=max((each.created for each in cells if each.created), default=None),
+        small_below=int(Policy.read(state.table.properties).small_size),
+        newest=iso(max(written)) if written else None,
     )
 
 
@@ -177,75 +164,35 @@ def _time(at: Instant | None) -> str | None:
     return None if at is None else iso(at)
 
 
-def _chunks_cell(found: Sum, lanes: Numbers) -> Cell:
-    size = max(1, found.bytes)
-    lane = lanes[found.bucket, found.level, 0]
+def cell_of(shape: Shape) -> Cell:
+    """Return a shape as the page shows it."""
+    based: Literal["base", "log"] = "base" if shape.in_base else "log"
     return Cell(
-        id=f"{lane}.{found.state}.{found.start}",
-        kind="chunks",
-        start=iso(found.start),
-        end=iso(found.end),
-        left=0.0,
-        right=1.0,
-        lane=lane,
-        version=found.version,
-        bucket=found.bucket,
-        state=_STATES[found.state],
-        chunks=found.chunks,
-        segments=found.segments,
-        hidden=found.hidden,
-        rows=found.rows,
-        bytes=found.bytes,
-        generation=found.generation,
-        roots=None,
-        base=None,
-        clustering=found.clustering,
-        sorted_share=round(found.sorted_bytes / size, 4),
-        deleted_share=round(found.deleted_rows / max(1, found.rows), 4),
-        small=found.small,
-        tombstone=not found.rows and bool(found.segments),
-        created=_time(found.newest),
-        oldest=_time(found.oldest),
-    )
-
-
-def segment_cell(drawn: Drawn, lanes: Numbers, policy: Policy, deleted: Deleted) -> Cell:
-    """Return the cell of segments at their place."""
-    some = drawn.segments
-    first, size = some[0], sum(segment.size for segment in some)
-    files = [segment for segment in some if segment.path]
-    orders = {segment.clustering for segment in files}
-    wanted = {policy.clustering} if policy.clustering else orders - {""}
-    sorted_bytes = sum(segment.size for segment in files if segment.clustering in wanted)
-    return Cell(
-        id=str(first.id),
-        kind="segment" if len(some) == 1 else "run",
-        start=iso(drawn.interval.start),
-        end=iso(drawn.interval.end),
-        left=round(drawn.left, 6),
-        right=round(drawn.right, 6),
-        lane=lanes[drawn.bucket, drawn.level, drawn.generation],
-        version=first.id.version,
-        bucket=drawn.bucket,
-        state=_STATES[drawn.state],
-        chunks=1,
-        segments=len(some),
-        hidden=0,
-        rows=sum(segment.rows for segment in some),
-        bytes=size,
-        generation=first.shard.minor_version,
-        roots=(
-            min(segment.shard.root_start for segment in some),
-            max(segment.shard.root_end for segment in some),
-        ),
-        base=None if first.id.bucket == NO_BUCKET else "base" if drawn.in_base else "log",
-        clustering=orders.pop() if len(orders) == 1 else "",
-        sorted_share=round(sorted_bytes / max(1, size), 4),
-        deleted_share=round(min(1.0, deleted.share(some)), 4),
-        small=sum(segment.size < policy.small_size for segment in files),
-        tombstone=not any(segment.rows for segment in some),
-        created=iso(max(segment.created for segment in some)),
-        oldest=iso(min(segment.created for segment in some)),
+        id=shape.id,
+        kind=shape.kind,
+        start=iso(shape.interval.start),
+        end=iso(shape.interval.end),
+        left=round(shape.left, 6),
+        right=round(shape.right, 6),
+        lane=shape.lane,
+        version=shape.version,
+        bucket=shape.bucket,
+        state=_STATES[shape.state],
+        chunks=shape.chunks,
+        segments=shape.segments,
+        hidden=shape.hidden,
+        rows=shape.rows,
+        bytes=shape.bytes,
+        generation=shape.generation,
+        roots=shape.roots,
+        base=None if shape.in_base is None else based,
+        clustering=shape.clustering,
+        sorted_share=round(shape.sorted_share, 4),
+        deleted_share=round(shape.deleted_share, 4),
+        small=shape.small,
+        tombstone=shape.tombstone,
+        created=_time(shape.newest),
+        oldest=_time(shape.oldest),
     )
 
 
@@ -319,45 +266,54 @@ def window_of(start: str, end: str) -> Interval | None:
     return Interval(low, parse_instant(end) if end else ALL_TIME.end)
 
 
-def routes(lake: Lake) -> APIRouter:
-    """Return the routes of the segment map."""
-    router, shelf = APIRouter(), EventShelf()
-    overviews: Recent[tuple[str, int], Overview] = Recent(4)
-    replayed: Recent[tuple[object, ...], SegmentMap] = Recent(32)
+class Maps:
+    """The maps of tables, with what was made for them before.
 
-    def newest_map(seen: Seen, window: Interval | None, limit: int) -> SegmentMap:
-        state = seen.state
-        key = (state.table.table_id, state.n)
-        overview = overviews.of(key, lambda: Overview.of(state))
-        return segment_map(state, window, limit=limit, overview=overview)
+    The newest version's map is summed up from its overview. Maps of earlier versions never change,
+    so they are kept themselves.
+    """
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self._shelf = EventShelf()
+        self._overviews: Recent[tuple[str, int], Overview] = Recent(4)
+        self._replayed: Recent[tuple[object, ...], SegmentMap] = Recent(32)
 
     def map_seen(
-        seen: Seen, *, version: int | None, start: str, end: str, limit: int
+        self, seen: Seen, *, version: int | None, start: str, end: str, limit: int
     ) -> SegmentMap:
+        """Return the map of a window of a version; errors as ``window_of`` and ``Seen.version``."""
         window, newest = window_of(start, end), seen.state
+        table = newest.table.table_id
         if version is None or version == newest.n:
-            return newest_map(seen, window, limit)
-        key = (newest.table.table_id, version, window, limit)
-        found = replayed.of(
-            key, lambda: segment_map(seen.version(version), window, newest=newest, limit=limit)
+            overview = self._overviews.of((table, newest.n), lambda: Overview.of(newest))
+            return segment_map(newest, window, limit=limit, overview=overview)
+        found = self._replayed.of(
+            (table, version, window, limit),
+            lambda: segment_map(seen.version(version), window, newest=newest, limit=limit),
         )
-        versions = found.versions.model_copy(
-            update={"first": newest.retained_from, "last": newest.n}
-        )
-        return found.model_copy(update={"versions": versions})
+        kept = {"first": newest.retained_from, "last": newest.n}
+        return found.model_copy(update={"versions": found.versions.model_copy(update=kept)})
 
     def changes_seen(
-        seen: Seen, *, start: str, end: str, before: int | None, limit: int
+        self, seen: Seen, *, start: str, end: str, before: int | None, limit: int
     ) -> ChunkChanges:
+        """Return the events that changed a window; errors as ``window_of`` and the shelf's."""
         state, log = seen.state, seen.ports.log
         oldest = max(log.first(), state.retained_from)
         high = state.n + 1 if before is None else min(before, state.n + 1)
-        events = shelf.backwards(log, state.table.table_id, high, max(oldest, high - SCANNED), STEP)
+        low = max(oldest, high - SCANNED)
+        events = self._shelf.backwards(log, state.table.table_id, high, low, STEP)
         window = window_of(start, end) or ALL_TIME
         changes, looked = changes_of(state, events, window, oldest, limit)
         return ChunkChanges(
             changes=changes, scanned_from=looked, first=oldest, last=state.n, limit=limit
         )
+
+
+def routes(lake: Lake) -> APIRouter:
+    """Return the routes of the segment map."""
+    router, maps = APIRouter(), Maps()
 
     @router.get("/api/map")
     async def map_(
@@ -368,7 +324,7 @@ def routes(lake: Lake) -> APIRouter:
         limit: Annotated[int, Field(ge=1, le=MOST_CELLS)] = LIMIT,
     ) -> Answer[SegmentMap]:
         return await lake.answer(
-            table, map_seen, version=version, start=start, end=end, limit=limit
+            table, maps.map_seen, version=version, start=start, end=end, limit=limit
         )
 
     @router.get("/api/map/changes")
@@ -376,7 +332,7 @@ def routes(lake: Lake) -> APIRouter:
         table: str, start: str = "", end: str = "", before: int | None = None, limit: Limit = 200
     ) -> Answer[ChunkChanges]:
         return await lake.answer(
-            table, changes_seen, start=start, end=end, before=before, limit=limit
+            table, maps.changes_seen, start=start, end=end, before=before, limit=limit
         )
 
     return router

@@ -13,8 +13,8 @@ from pydantic import Field
 from airflow_provider_segtable.core.errors import (
     CorruptTable,
     InvalidInput,
-    NotFound,
     SegtableError,
+    VersionExpired,
 )
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment, SegmentId
@@ -23,10 +23,11 @@ from airflow_provider_segtable.data.parquet.row_groups import RowGroupStatistics
 from airflow_provider_segtable.library.segment_map.columns import columns_of
 from airflow_provider_segtable.library.segment_map.relations import related
 from airflow_provider_segtable.library.segment_map.segments import drawn_of
+from airflow_provider_segtable.library.segment_map.shapes import shape_of
 from airflow_provider_segtable.page.answer import Answer, Shown
 from airflow_provider_segtable.page.lake import Lake, Seen
 from airflow_provider_segtable.page.recent import Recent
-from airflow_provider_segtable.page.segment_map import Cell, segment_cell
+from airflow_provider_segtable.page.segment_map import Cell, cell_of
 from airflow_provider_segtable.planning.planner_context import deleted_in
 from airflow_provider_segtable.planning.properties import Policy
 
@@ -120,7 +121,7 @@ def _cell(state: State, segment: Segment) -> Cell:
     drawn = next(each for each in drawn_of([column], state) if segment in each.segments)
     lanes = {(drawn.bucket, drawn.level, drawn.generation): drawn.generation}
     policy = Policy.read(state.table.properties)
-    return segment_cell(drawn, lanes, policy, deleted_in(state, interval))
+    return cell_of(shape_of(drawn, lanes, policy, deleted_in(state, interval)))
 
 
 def _row_group(found: RowGroupStatistics) -> RowGroup:
@@ -169,7 +170,7 @@ def routes(lake: Lake) -> APIRouter:
         state = seen.version(version)
         segment = state.timeline.get(_parsed(segment_id))
         if segment is None:
-            raise NotFound(
+            raise VersionExpired(
                 f"version {state.n} has no segment {segment_id}: it may have been cleaned; "
                 "choose one in the map"
             )

@@ -6,13 +6,15 @@
 3. A coordinator is connected at its first use. Reading needs none.
 """
 
+import re
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
+from threading import Lock
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.secret import SecretOptions, redacted
+from airflow_provider_segtable.core.secret import HIDDEN, SecretOptions, redacted
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.planning.fleet.fleet import Fleet, Group, Scope
 from airflow_provider_segtable.planning.fleet.fleet_memory import FoundTables
@@ -21,6 +23,7 @@ from airflow_provider_segtable.storage import open_storage
 from airflow_provider_segtable.storage.table_paths import absolute
 from airflow_provider_segtable.table.context import TableContext, open_context
 
+_COORDINATOR = re.compile(r"zk://[^\s,;()]+")
 Opening = Callable[[str], TableContext]
 """Opens the ports of a table by its name below the root, or by its URI."""
 
@@ -49,6 +52,7 @@ class Source:
         opening: opens a table.
         hidden: options whose credentials no text shows.
         place: equal for sources of the same tables, by the same credentials.
+        close: ends what ``opening`` began, such as a session with ZooKeeper.
     """
 
     label: str
@@ -57,10 +61,28 @@ class Source:
     opening: Opening
     hidden: SecretOptions = field(default_factory=SecretOptions)
     place: Hashable = ""
+    close: Callable[[], None] = lambda: None
 
     def safe(self, text: str) -> str:
-        """Return a text without credentials."""
-        return self.hidden.hidden_in(redacted(text))
+        """Return a text without credentials, and without the address of a coordinator."""
+        return _COORDINATOR.sub(HIDDEN, self.hidden.hidden_in(redacted(text)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePlace:
+    """Where a table of the lake is.
+
+    Attributes:
+        name: in the lake.
+        source: the name that its source's tables begin with; empty for the only source.
+        own_name: in its source's fleet.
+        fleet: the settings of the source.
+    """
+
+    name: str
+    source: str
+    own_name: str
+    fleet: Fleet
 
 
 def sources_at(
@@ -133,21 +155,27 @@ def source_at(
     """
     options = storage_options or SecretOptions()
     base = absolute(root.rstrip("/") or root)
-    first: list[TableContext] = []
+    first, mutex = list[TableContext](), Lock()
 
     def opening(table: str) -> TableContext:
         uri = table if "://" in table or table.startswith("/") else f"{base}/{table}"
-        if not first:  # all of them share its session with ZooKeeper
-            opened = open_context(
-                uri,
-                zookeeper=zookeeper,
-                zookeeper_options=zookeeper_options,
-                storage_options=options,
-                log_store_options=log_store_options,
-                author=author,
-            )
-            first.append(opened)
+        with mutex:
+            if not first:  # all of them share its session with ZooKeeper
+                opened = open_context(
+                    uri,
+                    zookeeper=zookeeper,
+                    zookeeper_options=zookeeper_options,
+                    storage_options=options,
+                    log_store_options=log_store_options,
+                    author=author,
+                )
+                first.append(opened)
         return first[0].at(uri)
+
+    def close() -> None:
+        for ports in first:
+            if ports.optional_coordinator is not None:
+                ports.optional_coordinator.close()
 
     of_root = fleet or all_below_the_root()
     if of_root.source:  # settings name it, and where it is stored is not for readers
@@ -160,5 +188,6 @@ def source_at(
         ),
         opening=opening,
         hidden=options,
+        close=close,
         place=hash((base, tuple(sorted(options.items())), zookeeper)),
     )

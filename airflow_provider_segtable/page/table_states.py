@@ -1,9 +1,9 @@
 """The newest states of tables, as the page has seen them.
 
-1. At most one load of a table is under way at once: whoever asks meanwhile waits for that one.
+1. At most one load of a table is under way at once: later questions wait for that one.
 2. A table that was asked for within ``fresh_s`` is not asked again. Then it is asked for its next
-   event, which is one request; every ``CHECKED_S`` it is compared with the log in full, as a place
-   whose log is gone has no next event either.
+   event and for markers of expiry, which a dropped table has, too: two requests. Every
+   ``CHECKED_S`` it is compared with the log in full, as a place that is gone has neither.
 3. States are kept within ``most_bytes``, by their last use; the one that was used last is always
    kept. A segment of a packed state takes about ``SEGMENT_BYTES``. Of a table that cannot be loaded
    nothing is kept.
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from airflow_provider_segtable.core.errors import NotATable
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import Instant
-from airflow_provider_segtable.page.sources import Source
+from airflow_provider_segtable.page.sources import Source, TablePlace
 from airflow_provider_segtable.page.workers import Workers
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
 from airflow_provider_segtable.ports.clock import Clock
@@ -52,6 +52,12 @@ class Seen:
     fleet: Fleet
     safe: Callable[[str], str] = field(default=str, repr=False)
 
+    @property
+    def place(self) -> TablePlace:
+        """Return where the table is."""
+        source = self.name.removesuffix(self.own_name).removesuffix("/")
+        return TablePlace(name=self.name, source=source, own_name=self.own_name, fleet=self.fleet)
+
     def version(self, n: int | None) -> State:
         """Return the state after event ``n``; the newest for None. It is read from the log.
 
@@ -77,6 +83,12 @@ class _Table:
         return STATE_BYTES + SEGMENT_BYTES * segments
 
 
+def _goes_on(seen: Seen) -> bool:
+    """Return whether a log may have more than was seen: an event, or a marker above it."""
+    log, after = seen.ports.log, seen.state.n + 1
+    return log.event(after) is not None or log.first() > after
+
+
 class TableStates:
     """The kept states; see the module."""
 
@@ -96,6 +108,12 @@ class TableStates:
         """Forget all of them: names mean other tables from now on."""
         with self._mutex:
             self._tables.clear()
+
+    def ask_again(self, name: str) -> None:
+        """Let the next load ask for the table's next event, however fresh its state is."""
+        with self._mutex:
+            if (known := self._tables.get(name)) is not None:
+                known.asked_s = float("-inf")
 
     def load(self, workers: Workers, source: Source, name: str, own_name: str) -> "Future[Seen]":
         """Return the load of a table; it is done already if the table was asked for just now.
@@ -133,7 +151,7 @@ class TableStates:
                 safe=source.safe,
             )
             known.checked_s = begun_s
-        elif begun_s - known.checked_s >= CHECKED_S or seen.ports.log.event(seen.state.n + 1):
+        elif begun_s - known.checked_s >= CHECKED_S or _goes_on(seen):
             seen = replace(seen, state=seen.ports.log.load(), at=at, fleet=source.fleet)
             known.checked_s = begun_s
         else:

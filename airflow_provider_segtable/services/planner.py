@@ -212,12 +212,12 @@ def carry_out(ports: TableContext, look: Look, chosen: Sequence[Plan]) -> Planne
     state = look.state
     stalled = _stalled(state, look.held)
     if look.dry_run:
-        fresh = [_launch_of(plan) for plan in chosen]
+        fresh = [_launch_of_plan(plan) for plan in chosen]
     else:
         state = _request(ports, state, chosen)
         known_plans = [known for plan in chosen if (known := state.plans.get(plan.id))]
-        fresh = [_launch(known) for known in known_plans if known.status.pending]
-    launches = [*(_launch(known) for known in stalled), *fresh]
+        fresh = [launch_of(known) for known in known_plans if known.status.pending]
+    launches = [*(launch_of(known) for known in stalled), *fresh]
     return PlannerRun(
         version=state.n,
         launches=tuple({launch.plan_id: launch for launch in launches}.values()),
@@ -243,11 +243,16 @@ def _with_indexes(ports: TableContext, state: State, wanted: Sequence[WantedInde
 
 
 def _locks(ports: TableContext, state: State, *, blind: bool) -> tuple[Lock, ...] | None:
-    """Return the held and the awaited locks; None without a coordinator."""
+    """Return the held and the awaited locks, if anything hangs on them; None without a coordinator.
+
+    Whether a worker or a writer lives is asked for pending plans and open ids alone.
+    """
     if blind:
         return None
-    table = state.table.table_id
-    return (*ports.coordinator.locks(table), *ports.coordinator.waiters(table))
+    coordinator, table = ports.coordinator, state.table.table_id
+    if not state.pending_plans() and not any(True for _ in state.ids.holes(Generation.FIRST)):
+        return ()
+    return (*coordinator.locks(table), *coordinator.waiters(table))
 
 
 def _request(ports: TableContext, state: State, chosen: Sequence[Plan]) -> State:
@@ -262,9 +267,10 @@ def _request(ports: TableContext, state: State, chosen: Sequence[Plan]) -> State
     return ports.log.refresh(state) if lost else state
 
 
-def _launch(known: PlanState) -> Launch:
+def launch_of(known: PlanState) -> Launch:
+    """Return a pending plan as a launch."""
     return replace(
-        _launch_of(known.plan),
+        _launch_of_plan(known.plan),
         yields=known.yields,
         attempts=known.attempts,
         requested_at=known.requested_at,
@@ -274,7 +280,7 @@ def _launch(known: PlanState) -> Launch:
     )
 
 
-def _launch_of(plan: Plan) -> Launch:
+def _launch_of_plan(plan: Plan) -> Launch:
     return Launch(
         plan_id=plan.id,
         kind=plan.kind,

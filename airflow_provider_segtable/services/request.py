@@ -20,8 +20,8 @@ Source of the idea: Druid's manual compaction tasks, CarbonData's ``ALTER TABLE 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from airflow_provider_segtable.core.errors import (
     CommitConflict,
@@ -56,7 +56,58 @@ ASKED = "asked for by"
 UNBOUNDED = 2**62
 
 
-def request(  # noqa: PLR0913 - each is an option
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The plans of a request: ``fresh`` are to be requested; ``known`` are pending or completed."""
+
+    state: State
+    fresh: tuple[Plan, ...]
+    known: tuple[PlanState, ...]
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """Return all plans, in the order of time."""
+        found = (*self.fresh, *(each.plan for each in self.known))
+        return tuple(sorted(found, key=lambda each: each.position))
+
+
+def request(ports: TableContext, kind: str, **wishes: Any) -> tuple[PlanState, ...]:
+    """Request compactions of one kind; ``services.compaction.compact`` executes them.
+
+    Args:
+        ports: the table's ports.
+        kind: ``minor``, ``semi-major`` or ``major``.
+        wishes: as for ``asked_plans``.
+
+    Returns:
+        The plans in the order of time: pending, or completed by an earlier request (rule 4).
+
+    Raises:
+        InvalidInput, SegmentsRefused, SchemaMismatch: as ``asked_plans``; nothing is written.
+        CommitConflict: conflicts with other writers refused all plans; request again.
+        CommitUnknown: a reply was lost; request again, no plan is requested twice.
+    """
+    asked = asked_plans(ports, kind, **wishes)
+    return _commit(ports, asked.state, asked.fresh, asked.known)
+
+
+def commit_asked(ports: TableContext, asked: Asked) -> tuple[PlanState, ...]:
+    """Request plans that were shown before; those requested meanwhile are returned as they are.
+
+    Raises:
+        CommitConflict, CommitUnknown: as ``request``.
+    """
+    newest = ports.log.refresh(asked.state)
+    known = {each.plan.id: each for each in asked.known}
+    for plan in asked.fresh:
+        found = newest.plans.get(plan.id)
+        if found is not None and (found.status.pending or found.completed):
+            known[plan.id] = found
+    fresh = [plan for plan in asked.fresh if plan.id not in known]
+    return _commit(ports, newest, fresh, known.values())
+
+
+def asked_plans(  # noqa: PLR0913 - each is an option
     ports: TableContext,
     kind: str,
     *,
@@ -68,8 +119,8 @@ def request(  # noqa: PLR0913 - each is an option
     rollup: Literal["best-effort", "perfect"] | None = None,
     policy: Policy | None = None,
     state: State | None = None,
-) -> tuple[PlanState, ...]:
-    """Request compactions of one kind; ``services.compaction.compact`` executes them.
+) -> Asked:
+    """Return the plans of a request, without a write.
 
     Args:
         ports: the table's ports.
@@ -85,15 +136,10 @@ def request(  # noqa: PLR0913 - each is an option
         policy: overrides the policy in the table's properties.
         state: the newest state of the table, if the caller has just read it.
 
-    Returns:
-        The plans in the order of time: pending, or completed by an earlier request (rule 4).
-
     Raises:
         InvalidInput: the request is impossible, or there is nothing to compact.
         SegmentsRefused: the chosen segments are unknown or hidden, or cannot be compacted so.
         SchemaMismatch: the clustering names a column that the table does not have.
-        CommitConflict: conflicts with other writers refused all plans; request again.
-        CommitUnknown: a reply was lost; request again, no plan is requested twice.
     """
     state = ports.log.load() if state is None else state
     wanted = _kind(kind)
@@ -126,7 +172,7 @@ def request(  # noqa: PLR0913 - each is an option
     fresh = [plan for plan in plans if _is_new(plan, state)]
     if not fresh and not known:
         raise InvalidInput(_nothing(wanted, interval, found, skipped))
-    return _commit(ports, state, fresh, known)
+    return Asked(state=state, fresh=tuple(fresh), known=tuple(known))
 
 
 def _forced(policy: Policy, order: str | None, cut: Cut, state: State) -> Policy:

@@ -277,6 +277,13 @@ class TableContext:
             )
         return self.inner[folder]
 
+    def by(self, author: str) -> "TableContext":
+        """Return the same ports for another author; both share what they have read."""
+        made = replace(self, author=author)
+        for name in ("log", "entries", "publications"):
+            object.__setattr__(made, name, getattr(self, name))
+        return made
+
     def at(self, uri: str) -> "TableContext":
         """Return the same ports for another table."""
         storage, files = _opened(uri, self.storage_options)

@@ -98,16 +98,11 @@ def request_index(
         CommitConflict: there is an index of this name.
         CommitUnknown: run again with the same commit id.
     """
-    if not is_name(name):
-        raise InvalidInput(
-            f"{name!r} cannot name an index: use letters, digits, '.', '_' and '-', at most 100"
-        )
     state = ports.log.load()
     commit_id = commit_id or ports.randomness.token()
     if (landed := state.commits.get(commit_id)) is not None:
         return Committed(n=landed, state=state)
-    kind.check(state.table)
-    _check_free(name, replaces, state, ports.uri)
+    check_index(state, name, kind, ports.uri, replaces=replaces)
     index = IndexDefinition(name=name, id=f"{name}-{ports.randomness.token()}"[-100:], kind=kind)
     change = Change(action=IndexRequested(index=index, replaces=replaces), commit_id=commit_id)
     try:
@@ -122,6 +117,23 @@ def request_index(
     if replaces is not None:
         _end_table(ports, replaces)
     return done
+
+
+def check_index(
+    state: State, name: str, kind: IndexKind, uri: str, *, replaces: str | None = None
+) -> None:
+    """Refuse an index that a table cannot have.
+
+    Raises:
+        InvalidInput: the name is no name, or taken by another one than ``replaces``; or the table
+            cannot be indexed so.
+    """
+    if not is_name(name):
+        raise InvalidInput(
+            f"{name!r} cannot name an index: use letters, digits, '.', '_' and '-', at most 100"
+        )
+    kind.check(state.table)
+    _check_free(name, replaces, state, uri)
 
 
 def ensure_index(ports: TableContext, name: str, kind: IndexKind) -> bool:

@@ -50,23 +50,27 @@ from airflow_provider_segtable.table.log.event_log import EventLog, tag_path
 
 def put_tag(ports: TableContext, name: str, version: int | None = None) -> int:
     """Tag a version, the newest by default; see ``Table.tag``."""
+    newest = ports.log.load()
+    state = taggable(ports.log, newest, name, version)
+    ports.storage.replace(tag_path(name, state.n), write_checkpoint(state))
+    change = Change(action=Tagged(name=name, n=state.n), commit_id=ports.randomness.token())
+    commit_or_raise(ports, newest, change)
+    return state.n
+
+
+def taggable(log: EventLog, newest: State, name: str, version: int | None = None) -> State:
+    """Return the version that a tag would name; errors as ``Table.tag``."""
     if not is_name(name):
         raise InvalidName(
             f"{name!r} is not a tag name: use up to 100 letters, digits, '.', '_' and '-', "
             "beginning with a letter or digit"
         )
-    log = ports.log
-    newest = log.load()
     if name in newest.tags:
         raise InvalidInput(
             f"tag {name!r} is version {newest.tags[name]} already: choose another name, or delete "
             "that tag first"
         )
-    state = newest if version is None else log.at(version)
-    ports.storage.replace(tag_path(name, state.n), write_checkpoint(state))
-    change = Change(action=Tagged(name=name, n=state.n), commit_id=ports.randomness.token())
-    commit_or_raise(ports, newest, change)
-    return state.n
+    return newest if version is None else log.at(version)
 
 
 def remove_tag(ports: TableContext, name: str) -> None:

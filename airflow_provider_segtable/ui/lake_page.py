@@ -9,6 +9,8 @@
    ``segtable_default`` by default. The first of them may have a fleet file, ``[segtable]
    page_fleet``, or ``$SEGTABLE_FLEET`` as the DAGs of the fleet take it.
 4. Both are read again every minute (``page.lake``).
+5. What a user may do to a table is what DAGs of the table the user may trigger
+   (``ui.airflow_actions``).
 """
 
 import asyncio
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from airflow_provider_segtable.page.rights import Viewer
-    from airflow_provider_segtable.page.sources import Source
+    from airflow_provider_segtable.page.sources import Source, TablePlace
 
 SECTION = "segtable"
 _LOG = logging.getLogger(__name__)
@@ -79,15 +81,27 @@ def made() -> "FastAPI":
     from airflow_provider_segtable.page.app import page_app
     from airflow_provider_segtable.page.lake import Lake
     from airflow_provider_segtable.storage.local import SystemClock
+    from airflow_provider_segtable.ui.airflow_actions import AirflowActions, DagRights
+    from airflow_provider_segtable.ui.table_dags import DagsOfTables
 
-    return page_app(Lake(sources, SystemClock()), AirflowRights(), airflow=True)
+    clock = SystemClock()
+    dags = DagsOfTables(connection_of, clock)
+    rights = AirflowRights(DagRights(dags).refusal)
+    return page_app(Lake(sources, clock), rights, AirflowActions(dags), airflow=True)
+
+
+Refusal = Callable[["Viewer", str, "TablePlace", Mapping[str, Any]], str]
+"""Returns why a user may not do something to a table; empty if it is allowed."""
 
 
 class AirflowRights:
-    """The rights of Airflow's users: to see plugins' pages, and what DAGs may be run."""
+    """The rights of Airflow's users: to see plugins' pages, and to trigger DAGs of tables."""
 
-    def __init__(self) -> None:
+    def __init__(self, refusal: Refusal) -> None:
         """Import Airflow's own checks.
+
+        Args:
+            refusal: says which DAGs' runs the user may trigger.
 
         Raises:
             ImportError: they are not where they were.
@@ -105,15 +119,29 @@ class AirflowRights:
             return Viewer(name=user.get_name(), authenticated=True, identity=user)
 
         self._admitted = admitted
+        self._refusal = refusal
 
     @property
     def view(self) -> "Callable[..., Any]":
         """Return Airflow's check of the user, and of the right to see plugins' pages."""
         return self._admitted
 
-    def refusal(self, viewer: "Viewer", action: str, table: str) -> str:  # noqa: ARG002 - the port's
-        """Return why nothing can be changed."""
-        return "this page only shows tables"
+    def refusal(
+        self, viewer: "Viewer", action: str, table: "TablePlace", arguments: Mapping[str, Any]
+    ) -> str:
+        """Return why a user may not do this to a table; empty if it is allowed."""
+        return self._refusal(viewer, action, table, arguments)
+
+
+def connections() -> list[str]:
+    """Return the names of the connections whose tables are shown."""
+    names = conf.get(SECTION, "page_connections", fallback=SegtableHook.default_conn_name)
+    return [each.strip() for each in names.split(",") if each.strip()]
+
+
+def connection_of(source: str) -> str:
+    """Return the connection of a source, by the name that its tables' names begin with."""
+    return source or next(iter(connections()), "")
 
 
 def sources() -> "Mapping[str, Source]":
@@ -123,9 +151,8 @@ def sources() -> "Mapping[str, Source]":
         NotSetUp: a connection is missing or has no root.
         SegtableError: a connection or the fleet file is wrong.
     """
-    names = conf.get(SECTION, "page_connections", fallback=SegtableHook.default_conn_name)
     file = conf.get(SECTION, "page_fleet", fallback="") or os.environ.get("SEGTABLE_FLEET", "")
-    given = [each.strip() for each in names.split(",") if each.strip()]
+    given = connections()
     return {
         conn_id if len(given) > 1 else "": _source(conn_id, "" if at else file)
         for at, conn_id in enumerate(given)

@@ -33,6 +33,7 @@ from . import fleet_ends, fleet_stack, index_dags, log_dags
 from .conftest import CONNECTION, Flights, make_flights
 from .daily_load import DAG_FILE, DAG_ID, DailyLoad
 from .held_file import HeldFile
+from .page_client import confirmed
 from .stack_dags import (
     DAGS,
     FOLLOW,
@@ -108,10 +109,10 @@ def succeeded(stack: AirflowStack, dag_id: str, run_id: str | None = None) -> Ru
     return run
 
 
-def plan(stack: AirflowStack) -> Run:
-    """Run the planner DAG to its end."""
-    run = stack.wait_run(PLANNER, stack.trigger(PLANNER), timeout_s=PATIENCE_S)
-    assert run.state == "success", stack.task_log(PLANNER, run.run_id, "plan")
+def plan(stack: AirflowStack, planner: str = PLANNER) -> Run:
+    """Run a planner's DAG to its end."""
+    run = stack.wait_run(planner, stack.trigger(planner), timeout_s=PATIENCE_S)
+    assert run.state == "success", stack.task_log(planner, run.run_id, "plan")
     return run
 
 
@@ -145,6 +146,19 @@ def test_planned_emitted_compacted_and_waited_for(flights: Flights, stack: Airfl
     succeeded(stack, SHOWN, shown)
     published = DeltaTable(flights.table.published()["delta"].address).to_pyarrow_table()
     assert sorted(published["row"].to_pylist()) == rows
+
+
+def test_the_api_server_shows_the_tables_of_the_connection(
+    flights: Flights, stack: AirflowStack
+) -> None:
+    """The page is mounted beside Airflow's own; a token that is none is refused there, too."""
+    status, fleet = stack.page("api/fleet")
+    names = {line["table"]: line for line in fleet["data"]["lines"]}
+    assert (status, names[flights.name]["rows"]) == (200, len(flights.rows()))
+    status, shown = stack.page(f"api/table?table={flights.name}")
+    assert (status, shown["version"]) == (200, flights.table.state().n)
+    status, refused = stack.page("api/fleet", Authorization="Bearer none")
+    assert (status, refused["error"]) == (403, "Refused")
 
 
 def test_a_table_with_a_primary_key_is_compacted(flights: Flights, stack: AirflowStack) -> None:
@@ -508,6 +522,33 @@ def test_a_commit_to_a_table_of_a_fleet_is_planned_and_compacted(
     assert "of 3 tables 1 with a step that failed, 0 damaged" in told
     assert f"{fleet_stack.ORDERS}: verified: " in told
     assert [each.conf["table"] for each in stack.runs(fleet_stack.MINOR)] == [fleet_stack.CLICKS]
+
+
+def test_the_page_tags_compacts_and_cleans_in_the_users_name(
+    flights: Flights, stack: AirflowStack
+) -> None:
+    """By one event, and by runs of the fleet's DAGs; the planner gives no plan a second run."""
+    table, minor = fleet_stack.ORDERS, fleet_stack.MINOR
+    orders = Flights((flights.root / table).parent, flights.zookeeper)
+    stack.unpause(minor)
+    state = orders.table.ports.log.load()
+    tagged = confirmed(stack.url, table, "tag", name="before", version=state.n)
+    event = orders.table.ports.log.event(tagged["event"])
+    assert event is not None
+    assert event.author.startswith("Anonymous:")
+    ids = [str(each.id) for each in state.timeline.visible_segments()]
+    asked = confirmed(stack.url, table, "compact", kind="minor", segments=ids)
+    succeeded(stack, minor, asked["run_id"])
+    assert orders.segments() == 1
+    assert not orders.table.ports.log.load().pending_plans()
+    plan(stack, fleet_stack.PLANNER)
+    of_table = [run.run_id for run in stack.runs(minor) if run.conf["table"] == table]
+    assert of_table == [asked["run_id"]]
+    confirmed(stack.url, table, "untag", name="before")
+    cleaned = confirmed(stack.url, table, "clean", hours=0, versions=1, orphan_hours=0)
+    assert f"{len(ids)} data files deleted" in cleaned["effects"]
+    succeeded(stack, fleet_stack.UPKEEP, cleaned["run_id"])
+    assert not [*orders.table.ports.log.load().timeline.hidden_segments()]
 
 
 def test_runs_that_are_ended_from_outside_end_their_plans_or_take_them_up_again(

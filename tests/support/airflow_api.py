@@ -224,6 +224,16 @@ class AirflowApi:
         if not poll(over, timeout_s):
             raise ExecutionFailed(f"backfill {backfill} is not over after {timeout_s:g} s")
 
+    def page(self, path: str, **headers: str) -> tuple[int, Any]:
+        """Return status and JSON of a path of the provider's own page."""
+        request = urllib.request.Request(  # noqa: S310  # a loopback server
+            f"{self.url}/segtable/{path}", headers=headers
+        )
+        try:
+            return HTTPStatus.OK, json.loads(_answer(request, tries=TRIES))
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read())
+
     def _ask(
         self,
         path: str,

@@ -66,9 +66,13 @@ class Browser:
 
 @dataclass(slots=True)
 class Store:
-    """What the storage of all tables does: it waits at the gate, and fails with the fault."""
+    """What the storage of all tables does: it waits at the gate, and fails with the fault.
+
+    Only requests that begin with ``hangs_at`` wait, such as ``list data``.
+    """
 
     gate: threading.Event = field(default_factory=threading.Event)
+    hangs_at: str = ""
     fault: str = ""
     requests: Counter[str] = field(default_factory=Counter)
     waiting: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
@@ -79,9 +83,10 @@ class Store:
     def passed(self, path: str) -> None:
         """Count a request, wait at the gate, and perhaps fail."""
         self.requests[path] += 1
-        if not self.gate.is_set():
-            self.waiting.release()
-        self.gate.wait()
+        if path.startswith(self.hangs_at):
+            if not self.gate.is_set():
+                self.waiting.release()
+            self.gate.wait()
         if self.fault:
             raise StorageError(self.fault)
 

@@ -82,6 +82,7 @@ def _page(
             f"the page needs {error.name}: pip install 'airflow-provider-segtable[ui]'"
         ) from None
     from airflow_provider_segtable.coordination.embedded_zookeeper import find_zookeeper
+    from airflow_provider_segtable.page.actions_here import ActionsHere
     from airflow_provider_segtable.page.app import page_app
     from airflow_provider_segtable.page.lake import Lake
     from airflow_provider_segtable.page.rights import OnLoopback
@@ -98,7 +99,8 @@ def _page(
         zookeeper=find_zookeeper(zookeeper),
     )
     rights = OnLoopback(getpass.getuser(), token)
-    return rights.entrance(page_app(Lake(lambda: sources, SystemClock()), rights))
+    actions = ActionsHere() if token else None
+    return rights.entrance(page_app(Lake(lambda: sources, SystemClock()), rights, actions))
 
 
 def _listening(port: int) -> socket.socket:
@@ -111,6 +113,7 @@ def _listening(port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(("127.0.0.1", port))
+        listening.listen(128)  # so that the printed address answers at once
     except OSError as error:
         listening.close()
         raise InvalidInput(

@@ -8,7 +8,6 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -165,23 +164,20 @@ def locks(
 
 
 def _release(table: Any, group: str, *, ask: bool, quiet: bool) -> bool:
-    coordinator, table_id = table.ports.coordinator, table.state().table.table_id
-    lock = next((each for each in coordinator.locks(table_id) if each.group == group), None)
-    stray = next((each for each in coordinator.strays(table_id) if each.name == group), None)
-    if lock is None and stray is None:
-        raise InvalidInput(
-            f"{table.ports.uri} has no lock of group {group!r}: "
-            f"`segtable locks {quote(table.ports.uri)}` lists the groups"
-        )
+    from airflow_provider_segtable.services.unlocking import held_by, release_lock
+
+    ports, state = table.ports, table.state()
+    found = held_by(ports, state, group)
     if ask:
         if quiet:
             raise InvalidInput("--json cannot ask for confirmation: add --yes to release")
-        now = table.ports.clock.now()
-        note(_consequence(lock, now) if lock else f"{group} is unreadable: {stray and stray.why}")
+        lock = found if isinstance(found, Lock) else None
+        stray = None if isinstance(found, Lock) else found.why
+        note(_consequence(lock, ports.clock.now()) if lock else f"{group} is unreadable: {stray}")
         if not typer.confirm("Release it?", err=True):
             note("nothing was released")
             raise typer.Exit(Exit.FAILED)
-    return bool(coordinator.break_lock(table_id, group))
+    return release_lock(ports, state, found)
 
 
 def _consequence(lock: Lock, now: Instant) -> str:

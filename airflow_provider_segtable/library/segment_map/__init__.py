@@ -6,5 +6,5 @@
    above each other, the newest on top. At ``segments`` each version has a lane for each generation.
 3. A cell spans its interval across. Inside a time chunk the roots lie side by side, so a compacted
    segment lies above all that it replaced. Widths are by bytes, so area is by bytes.
-4. The page, the report and the terminal draw the same cells (``drawing``).
+4. The page, the report and the terminal draw the same shapes (``shapes``).
 """

@@ -12,6 +12,7 @@ from airflow_provider_segtable.core.tables.evolution import (
     RenameColumn,
     Reorder,
     WidenColumn,
+    column_histories,
     evolved,
     widens,
 )
@@ -114,3 +115,23 @@ def test_wrong_changes_are_refused(
     """The message names the column and the way out."""
     with pytest.raises(error, match=words):
         after(change)
+
+
+def test_a_column_has_the_history_of_its_id() -> None:
+    """Each change with the schema that it led to; dropped columns come last."""
+    second = after(RenameColumn(name="n", new="count"), WidenColumn(name="count", type="int64"))
+    third = evolved(second, (FIRST,), [MakeNullable(name="count"), DropColumn(name="who")], "at")
+    added = AddColumn(name="who", type="double", default="0.5")
+    fourth = evolved(third, (FIRST, second), [added], "at")
+    found = column_histories((FIRST, second, third, fourth))
+    assert [(each.column.name, each.dropped, each.changes) for each in found] == [
+        ("at", False, ()),
+        (
+            "count",
+            False,
+            ((1, "renamed from n"), (1, "widened from int32"), (2, "made nullable")),
+        ),
+        ("who", False, ((3, "added as who: double, 0.5 in rows of before"),)),
+        ("who", True, ((2, "dropped"),)),
+    ]
+    assert column_histories(()) == ()

@@ -1,14 +1,18 @@
 """The page's border: rights, headers, errors, and nothing that should not be seen."""
 
+from collections.abc import Mapping
+
 import pytest
 from fastapi import APIRouter
 
 from airflow_provider_segtable.page import app as page
-from airflow_provider_segtable.page.answer import Answer
+from airflow_provider_segtable.page.answer import Answer, NotSetUp
 from airflow_provider_segtable.page.guarding import POLICY
 from airflow_provider_segtable.page.lake import Lake, Seen
-from airflow_provider_segtable.page.rights import COOKIE
-from tests.support.shown_lake import ShownLake
+from airflow_provider_segtable.page.rights import COOKIE, OnLoopback
+from airflow_provider_segtable.page.sources import Source
+from tests.support.clock import FakeClock
+from tests.support.shown_lake import Browser, ShownLake
 
 
 def test_every_response_has_a_strict_policy() -> None:
@@ -131,7 +135,21 @@ def test_a_missing_argument_is_named(with_routes: ShownLake) -> None:
 
 def test_no_error_shows_a_credential(with_routes: ShownLake) -> None:
     """The store's own message is shown without its credentials."""
-    with_routes.store.fault = "403 Forbidden: secret_access_key=key-of-the-store"
+    with_routes.store.fault = "403 Forbidden for key-of-the-store"
     found = with_routes.browser().get("/api/version", table="events")
     assert found.status_code == 503
     assert "key-of-the-store" not in found.text
+
+
+def test_a_page_without_a_place_says_so_in_its_session() -> None:
+    """Other answers are errors with the same way out."""
+
+    def missing() -> Mapping[str, Source]:
+        raise NotSetUp("there is no connection: add one")
+
+    lake = Lake(missing, FakeClock())
+    asking = Browser(page.page_app(lake, OnLoopback("me")))
+    session = asking.get("/api/session").json()
+    assert (session["data"]["places"], session["late"]) == ([], "there is no connection: add one")
+    found = asking.get("/api/fleet")
+    assert (found.status_code, found.json()["error"]) == (503, "NotSetUp")

@@ -9,7 +9,8 @@ from airflow_provider_segtable.core.errors import NotATable, StorageError
 from airflow_provider_segtable.page.answer import Answer, Unanswered
 from airflow_provider_segtable.page.lake import Limits, Seen
 from airflow_provider_segtable.page.table_states import STATE_BYTES
-from airflow_provider_segtable.table.log.event_log import event_path
+from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet
+from airflow_provider_segtable.table.log.event_log import EXPIRED, event_path
 from tests.support.shown_lake import ShownLake
 
 BRIEF = Limits(limit_s=0.05)
@@ -42,14 +43,14 @@ def test_an_answer_is_given_again_while_it_is_fresh() -> None:
     assert not made.store.requests
 
 
-def test_an_unchanged_table_is_asked_for_its_next_event_alone() -> None:
-    """After a second, a question costs one request."""
+def test_an_unchanged_table_is_asked_for_its_next_event() -> None:
+    """After a second, a question costs two requests: this one, and one for markers of expiry."""
     made = ShownLake("events")
     asked(made)
     made.store.requests.clear()
     made.clock.advance(2)
     asked(made)
-    assert dict(made.store.requests) == {f"read {event_path(1)}": 1}
+    assert dict(made.store.requests) == {f"read {event_path(1)}": 1, f"list {EXPIRED}": 1}
 
 
 def test_a_hundred_readers_share_one_load() -> None:
@@ -159,3 +160,39 @@ def test_a_name_that_leads_out_of_the_root_is_no_table(name: str) -> None:
     with pytest.raises(NotATable, match="there is no table"):
         asked(made, name)
     assert not made.store.requests
+
+
+def test_a_changed_fleet_file_keeps_what_is_known_of_its_tables() -> None:
+    """The sources are read again after a while; the session of the old ones goes on."""
+    made = ShownLake("events")
+    asked(made)
+    other = read_fleet('[fleet]\nname = "new"\n[groups.all]\ntables = ["**"]', "fleet.toml")
+    first = made.source
+    made.source = replace(first, fleet=other, opening=None)  # type: ignore[arg-type]
+    made.clock.advance(61)
+    asyncio.run(made.lake.sources())
+    eventually_read(made)
+    made.clock.advance(2)
+    assert asked(made).data == 0
+    (source,) = asyncio.run(made.lake.sources())
+    assert (source.fleet.name, source.opening) == ("new", first.opening)
+
+
+def test_another_place_forgets_what_was_known() -> None:
+    """Names mean other tables there, and the old session is ended."""
+    made, there, ended = ShownLake("events"), ShownLake("events"), list[str]()
+    made.append("events", 3)
+    made.source = replace(made.source, close=lambda: ended.append("first"))
+    assert asked(made).data == 3
+    made.source = replace(there.source, place="there")
+    made.clock.advance(61)
+    asyncio.run(made.lake.sources())
+    eventually_read(made)
+    assert asked(made).data == 0
+    assert ended == ["first"]
+
+
+def eventually_read(made: ShownLake) -> None:
+    """Wait until the sources are read again."""
+    if made.lake._reading is not None:
+        made.lake._reading.result(timeout=10)

@@ -1,10 +1,12 @@
 // Where each rectangle of the segment map lies. Pure: cells, a range of time and a size come in.
 //
 // 1. Across is time: a cell lies in its interval, at its share of it (`left` to `right`).
-// 2. Up are generations, then versions: cells that overlap in time stack by their lanes, the oldest
-//    at the ground. So a segment stands on those that it replaced.
+// 2. Up are generations, then versions: of cells that overlap in time, those of the lowest lane lie
+//    on the ground, and each other one on the highest that it covers a part of. So a segment stands
+//    on those that it replaced, and nothing floats. Each bucket has a ground of its own, above the
+//    bucket before it.
 // 3. Area is bytes: a cell's height is its bytes by its width, on one scale for the whole picture.
-//    That scale lets the fullest stack fill the height. A row is as high as its highest cell.
+//    That scale lets the fullest stack fill the height.
 // 4. What is there is seen: nothing is smaller than `LEAST` pixels either way.
 
 import type { Cell } from "../api.ts";
@@ -24,15 +26,28 @@ export interface Range {
 
 const LEAST = 2;
 const GAP = 1;
+const BUCKET_GAP = 5;
+const BUCKET_GAPS = 20; // of all buckets of a stack
 
-// Cells whose times overlap, by the rows that they lie in, from the ground up.
+// A cell with its place in units that no zoom changes: milliseconds, and bytes by millisecond.
+interface Placed {
+  cell: Cell;
+  from: number;
+  to: number;
+  base: number;
+  top: number;
+  below: number; // cells under it
+  bucket: number; // rank of its bucket in the stack
+}
+
+// Cells whose times overlap.
 export interface Stack {
   start: number;
   end: number;
-  rows: Cell[][];
+  top: number;
+  buckets: number;
+  cells: Placed[];
 }
-
-const STATES = { hidden: 0, standby: 1, visible: 2 } as const;
 
 export function stacks(cells: Cell[]): Stack[] {
   const timed = cells.map((cell) => ({ cell, start: Date.parse(cell.start), end: Date.parse(cell.end) }));
@@ -45,65 +60,88 @@ export function stacks(cells: Cell[]): Stack[] {
       last.cells.push(cell);
     } else found.push({ start, end, cells: [cell] });
   }
-  return found.map((each) => ({ start: each.start, end: each.end, rows: rowsOf(each.cells) }));
+  return found.map(({ start, end, cells: some }) => {
+    const placed = stacked(some);
+    return { start, end, cells: placed, top: highest(placed), buckets: (placed[placed.length - 1]?.bucket ?? 0) + 1 };
+  });
 }
 
-// A lane is a row. Sums of one lane lie over each other in time, so there each state has a row.
-function rowsOf(cells: Cell[]): Cell[][] {
+const STATES = { hidden: 0, standby: 1, visible: 2 } as const;
+
+// Sums of one lane lie over each other in time, so there each state has a row of its own.
+function rowOf(cell: Cell): number {
+  return cell.lane * 3 + (cell.kind === "chunks" ? STATES[cell.state] : 0);
+}
+
+function stacked(cells: Cell[]): Placed[] {
+  const all: Placed[] = [];
+  let lower: Placed[] = []; // of the same bucket
+  let [ground, rank, bucket] = [0, 0, cells[0]?.bucket ?? null];
+  for (const [n, [, row]] of [...grouped(cells)].sort(([a], [b]) => a - b).entries()) {
+    const next = row[0]?.bucket ?? null;
+    if (n > 0 && next !== bucket) [ground, rank, lower] = [highest(all), rank + 1, []];
+    bucket = next;
+    const placed = row.map((cell) => standing(cell, lower, ground, rank));
+    lower.push(...placed);
+    all.push(...placed);
+  }
+  return all;
+}
+
+function highest(some: Placed[]): number {
+  return some.reduce((most, each) => Math.max(most, each.top), 0);
+}
+
+function grouped(cells: Cell[]): Map<number, Cell[]> {
   const rows = new Map<number, Cell[]>();
   for (const cell of cells) {
-    const key = cell.lane * 3 + (cell.kind === "chunks" ? STATES[cell.state] : 0);
-    const row = rows.get(key);
+    const row = rows.get(rowOf(cell));
     if (row) row.push(cell);
-    else rows.set(key, [cell]);
+    else rows.set(rowOf(cell), [cell]);
   }
-  return [...rows].sort(([a], [b]) => a - b).map(([, row]) => row);
+  return rows;
 }
 
-// Bytes by time: a height in units that no zoom changes.
-function density(cell: Cell): number {
-  const length = Date.parse(cell.end) - Date.parse(cell.start);
-  return cell.bytes / Math.max(1e-6, (cell.right - cell.left) * length);
+function standing(cell: Cell, lower: Placed[], ground: number, bucket: number): Placed {
+  const start = Date.parse(cell.start);
+  const length = Date.parse(cell.end) - start;
+  const [from, to] = [start + cell.left * length, start + cell.right * length];
+  const edge = (to - from) * 1e-3; // neighbours that touch do not carry it
+  let [base, below] = [ground, 0];
+  for (const each of lower)
+    if (each.to > from + edge && each.from < to - edge) {
+      base = Math.max(base, each.top);
+      below = Math.max(below, each.below + 1);
+    }
+  return { cell, from, to, base, top: base + cell.bytes / Math.max(1e-6, to - from), below, bucket };
 }
 
-function rowDensity(row: Cell[]): number {
-  return Math.max(...row.map(density));
-}
-
-// The greatest weight in a range: what the height of the plot stands for.
+// The top of the fullest stack in a range: what the height of the plot stands for.
 export function fullest(some: Stack[], range: Range): number {
-  let most = 0;
-  for (const stack of some)
-    if (stack.end > range.start && stack.start < range.end)
-      most = Math.max(most, stack.rows.reduce((sum, row) => sum + rowDensity(row), 0));
-  return most;
+  const seen = some.filter((stack) => stack.end > range.start && stack.start < range.end);
+  return seen.reduce((most, stack) => Math.max(most, stack.top), 0);
 }
 
 export function layout(some: Stack[], range: Range, width: number, height: number, most: number): Rect[] {
-  const rects: Rect[] = [];
-  const scale = width / (range.end - range.start);
-  for (const stack of some) {
-    if (stack.end <= range.start || stack.start >= range.end) continue;
-    let ground = height;
-    for (const row of stack.rows) {
-      for (const cell of row) rects.push(placed(cell, range, scale, ground, tallness(density(cell), most, height)));
-      ground -= tallness(rowDensity(row), most, height) + GAP;
-    }
-  }
-  return rects;
+  const scale = { x: width / (range.end - range.start), y: height / (most || 1) };
+  return some
+    .filter((stack) => stack.end > range.start && stack.start < range.end)
+    .flatMap((stack) => stack.cells.map((each) => rectOf(each, stack, range, scale, height)));
 }
 
-function tallness(value: number, most: number, height: number): number {
-  return Math.max(LEAST, (value / (most || 1)) * height);
-}
-
-function placed(cell: Cell, range: Range, scale: number, ground: number, height: number): Rect {
-  const start = Date.parse(cell.start);
-  const across = Math.max(LEAST, (Date.parse(cell.end) - start) * scale);
-  const gap = across > 24 ? GAP : across > 6 ? 0.5 : 0;
-  const x = (start - range.start) * scale + cell.left * across;
-  const width = Math.max(Math.min(LEAST, across), (cell.right - cell.left) * across - gap);
-  return { cell, x, y: ground - height, width, height };
+function rectOf(each: Placed, stack: Stack, range: Range, scale: { x: number; y: number }, ground: number): Rect {
+  const wide = (each.to - each.from) * scale.x;
+  const gap = wide > 12 ? GAP : wide > 4 ? 0.5 : 0;
+  const tall = Math.max(LEAST, (each.top - each.base) * scale.y - (each.below ? GAP : 0));
+  const apart = each.bucket * Math.min(BUCKET_GAP, BUCKET_GAPS / stack.buckets);
+  const foot = Math.max(each.base * scale.y, each.below * LEAST) + (each.below ? GAP : 0) + apart;
+  return {
+    cell: each.cell,
+    x: (each.from - range.start) * scale.x,
+    y: ground - foot - tall,
+    width: Math.max(LEAST, wide - gap),
+    height: tall,
+  };
 }
 
 export function hit(rects: Rect[], x: number, y: number): Rect | null {

@@ -5,7 +5,7 @@
 
 import type { RefObject } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { linear, timeTicks, valueTicks } from "./scales.ts";
+import { anchor, type Base, linear, round, timeTicks, valueTicks } from "./scales.ts";
 import { day } from "../format.ts";
 
 export function Spark({ values, label }: { values: number[]; label: string }) {
@@ -58,7 +58,7 @@ export function TimePlot(props: {
   series: Series[];
   label: string;
   text: (value: number) => string;
-  base?: 10 | 1024;
+  base?: Base;
   height?: number;
   line?: { value: number; text: string };
 }) {
@@ -91,12 +91,12 @@ export function TimePlot(props: {
             <g key={tick} class="tick">
               <line x1={MARGIN.left} x2={width - MARGIN.right} y1={y(tick)} y2={y(tick)} />
               <text x={MARGIN.left - 8} y={y(tick) + 4} text-anchor="end">
-                {props.text(tick)}
+                {round(props.text(tick))}
               </text>
             </g>
           ))}
           {timeTicks(from, to, width / 110).map((tick) => (
-            <text key={tick.at} class="tick" x={x(tick.at)} y={height - 6} text-anchor="middle">
+            <text key={tick.at} class="tick" x={x(tick.at)} y={height - 6} text-anchor={anchor(x(tick.at), MARGIN.left, width)}>
               {tick.text}
             </text>
           ))}
@@ -175,7 +175,7 @@ export interface Stack {
   parts: { name: string; value: number; className: string }[];
 }
 
-export function DayBars(props: { stacks: Stack[]; label: string; text: (value: number) => string; base?: 10 | 1024 }) {
+export function DayBars(props: { stacks: Stack[]; label: string; text: (value: number) => string; base?: Base }) {
   const [box, width] = useWidth<HTMLDivElement>();
   const height = 160;
   const sums = props.stacks.map((stack) => stack.parts.reduce((sum, part) => sum + part.value, 0));
@@ -191,7 +191,7 @@ export function DayBars(props: { stacks: Stack[]; label: string; text: (value: n
             <g key={tick} class="tick">
               <line x1={MARGIN.left} x2={width - MARGIN.right} y1={y(tick)} y2={y(tick)} />
               <text x={MARGIN.left - 8} y={y(tick) + 4} text-anchor="end">
-                {props.text(tick)}
+                {round(props.text(tick))}
               </text>
             </g>
           ))}
@@ -228,30 +228,52 @@ function Bar(props: { stack: Stack; x: number; width: number; y: Scale }) {
   );
 }
 
-// A share as a bar, with its words beside it.
-export function Meter(props: { share: number; label: string; className?: string }) {
+// A share as a bar, with its words beside it; `mark` is where an aim lies.
+export function Meter(props: { share: number; label: string; className?: string; mark?: number }) {
   const width = Math.max(0, Math.min(1, props.share)) * 100;
+  const at = `${(props.mark ?? 0) * 100}%`;
   return (
     <svg class="meter" width="100%" height="8" role="img" aria-label={props.label}>
       <rect class="track" width="100%" height="8" rx="2" />
       <rect class={props.className ?? "fill"} width={`${width}%`} height="8" rx="2" />
+      {props.mark !== undefined && <line class="aim-mark" x1={at} x2={at} y1="0" y2="8" />}
     </svg>
   );
 }
 
-// Lengths beside each other, on one scale: expected and measured, before and after.
-export function PairedBars(props: { most: number; pairs: { name: string; value: number | null; className: string; text: string }[] }) {
+// Two lengths on one scale, and their numbers: expected and measured, read and written.
+export function Pair(props: {
+  most: number;
+  first: { name: string; value: number | null; text: string };
+  second: { name: string; value: number | null; text: string };
+}) {
+  const { first, second } = props;
+  const length = (value: number | null) => ((value ?? 0) / (props.most || 1)) * PAIR_PX;
   return (
-    <span class="paired">
-      {props.pairs.map((pair) => (
-        <span key={pair.name} class="pair">
-          <svg width="72" height="6" aria-hidden="true">
-            <rect class={pair.className} width={((pair.value ?? 0) / (props.most || 1)) * 72} height="6" rx="1" />
-          </svg>
-          <span class="num">{pair.text}</span>
-          <span class="visually-hidden">{pair.name}</span>
-        </span>
-      ))}
+    <span class="pair">
+      <svg width={PAIR_PX} height="13" aria-hidden="true">
+        <rect class="quiet-bar" y="0.5" width={length(first.value)} height="5" rx="1" />
+        <rect class="fill" y="7" width={length(second.value)} height="5" rx="1" />
+      </svg>
+      <span class="num">
+        <span class="visually-hidden">{first.name} </span>
+        <span class="muted">{first.text}</span>
+        <span class="visually-hidden">, {second.name} </span> {second.text}
+      </span>
+    </span>
+  );
+}
+
+const PAIR_PX = 64;
+
+// A length on a scale, and its number.
+export function Length({ most, value, text }: { most: number; value: number; text: string }) {
+  return (
+    <span class="pair">
+      <svg width={PAIR_PX} height="8" aria-hidden="true">
+        <rect class="fill" width={(value / (most || 1)) * PAIR_PX} height="8" rx="1" />
+      </svg>
+      <span class="num">{text}</span>
     </span>
   );
 }
@@ -297,7 +319,7 @@ export function TimeStrip(props: { start: number; end: number; marks: StripMark[
             </g>
           ))}
           {timeTicks(props.start, props.end, (width - left) / 110).map((tick) => (
-            <text key={tick.at} class="tick" x={x(tick.at)} y={bottom + 14} text-anchor="middle">
+            <text key={tick.at} class="tick" x={x(tick.at)} y={bottom + 14} text-anchor={anchor(x(tick.at), left, width)}>
               {tick.text}
             </text>
           ))}

@@ -12,12 +12,14 @@ import { Icon } from "./icons.tsx";
 export interface DataColumn<L> {
   key: string;
   title: string;
+  name?: string; // for those who do not see it, where there is no title
   hint?: string;
   number?: boolean;
   main?: boolean; // the card's head on a phone
   wide?: boolean; // gets the rest of the width
   drop?: boolean; // left out on a phone
   by?: (line: L) => number | string | null; // sortable by it
+  second?: { key: string; title: string }; // of what stands below, where the server sorts
   newest?: boolean; // the first choice of the order is descending, as it is for numbers
   cell: (line: L) => ComponentChildren;
 }
@@ -80,7 +82,7 @@ export function DataTable<L>(props: Props<L>) {
 }
 
 function isFirstDescending<L>(props: Props<L>, key: string): boolean {
-  const column = props.columns.find((each) => each.key === key);
+  const column = props.columns.find((each) => each.key === key || each.second?.key === key);
   return column?.number === true || column?.newest === true;
 }
 
@@ -105,7 +107,7 @@ function Head<L>(props: {
   choose: (key: string) => void;
 }) {
   const { column, order } = props;
-  const mine = order?.key === column.key;
+  const mine = order !== null && [column.key, column.second?.key].includes(order.key);
   const sort = mine ? (order.descending ? "descending" : "ascending") : "none";
   return (
     <th
@@ -116,16 +118,30 @@ function Head<L>(props: {
       {...(column.hint ? { title: column.hint } : {})}
     >
       {column.by ? (
-        <button type="button" class="head" onClick={() => props.choose(column.key)}>
-          {column.title}
-          <span class={`arrow ${mine ? "on" : ""}`}>
-            <Icon name={mine && order.descending ? "down" : "up"} />
-          </span>
-        </button>
+        <Sort name={column.key} title={column.title} order={order} choose={props.choose} />
       ) : (
-        column.title
+        column.title || <span class="visually-hidden">{column.name ?? "More"}</span>
+      )}
+      {column.second && (
+        <>
+          {" "}
+          <Sort name={column.second.key} title={column.second.title} order={order} choose={props.choose} />
+        </>
       )}
     </th>
+  );
+}
+
+function Sort(props: { name: string; title: string; order: Order | null; choose: (key: string) => void }) {
+  const { name, title, order } = props;
+  const mine = order?.key === name;
+  return (
+    <button type="button" class="head" onClick={() => props.choose(name)}>
+      {title}
+      <span class={`arrow ${mine ? "on" : ""}`}>
+        <Icon name={mine && order.descending ? "down" : "up"} />
+      </span>
+    </button>
   );
 }
 

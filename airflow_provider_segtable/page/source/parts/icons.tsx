@@ -18,7 +18,7 @@ export const HEALTH_WORDS: Record<Health, string> = {
   unknown: "unknown",
 };
 
-export function HealthMark({ health }: { health: Health }) {
+export function HealthMark({ health, word }: { health: Health; word?: string }) {
   return (
     <span class={`health ${health}`}>
       <svg viewBox="0 0 16 16" width="14" height="14" aria-hidden="true" focusable="false">
@@ -26,10 +26,17 @@ export function HealthMark({ health }: { health: Health }) {
         {health === "warning" && <path d="M8 6.2v3.4M8 11.3v.6" class="inner" />}
         {health === "ill" && <path d="M5.6 5.6l4.8 4.8M10.4 5.6l-4.8 4.8" class="inner" />}
       </svg>
-      <span class="word">{HEALTH_WORDS[health]}</span>
+      <span class="word">{word ?? HEALTH_WORDS[health]}</span>
     </span>
   );
 }
+
+export const SEVERITY_WORDS: Record<Severity, string> = {
+  info: "note",
+  unchecked: "unchecked",
+  warning: "warning",
+  critical: "ill",
+};
 
 export const OF_SEVERITY: Record<Severity, Health> = {
   info: "unknown",

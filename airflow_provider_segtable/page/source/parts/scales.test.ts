@@ -15,12 +15,21 @@ test("ticks of sizes are round in their unit", () => {
   assert.deepEqual(ticks.map((tick) => tick / 2 ** 30), [0, 2, 4]);
 });
 
+test("ticks of durations are round in minutes and hours", () => {
+  assert.deepEqual(valueTicks(3600, 4, 60), [0, 900, 1800, 2700, 3600]);
+});
+
 test("ticks of time are as many as there is room for, at every length", () => {
   const start = Date.parse("2026-03-01T00:00:00Z");
   for (const length of [5000, HOUR, DAY, 9 * DAY, 90 * DAY, 3000 * DAY]) {
     const ticks = timeTicks(start, start + length, 8);
     assert.ok(ticks.length >= 1 && ticks.length <= 10, `${length}: ${ticks.length}`);
   }
+});
+
+test("ticks of weeks are Mondays", () => {
+  const start = Date.parse("2026-11-01T00:00:00Z");
+  assert.deepEqual(timeTicks(start, start + 30 * DAY, 5).map((tick) => new Date(tick.at).getUTCDay()), [1, 1, 1, 1, 1]);
 });
 
 test("a day's ticks name the day once, then hours", () => {

@@ -48,7 +48,7 @@ export function Notice(props: {
   const health = props.tone === "info" ? "unknown" : props.tone;
   return (
     <div class={`notice ${props.tone}`} role="status">
-      <HealthMark health={health} />
+      <HealthMark health={health} {...(props.tone === "info" ? { word: "note" } : {})} />
       <div class="text">{props.children}</div>
       {props.beside}
     </div>
@@ -128,6 +128,7 @@ export function said(failure: Refused, what: string): Said {
 
 export function Failed(props: { failure: Refused; what: string; again: () => void }) {
   const { title, text, way, again } = said(props.failure, props.what);
+  if (props.failure.status === 400) return <Notice tone="ill">{way ? `${text}: ${way}` : text}</Notice>;
   return (
     <div class="failed" role="alert">
       <h2>{title}</h2>

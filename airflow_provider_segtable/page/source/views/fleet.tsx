@@ -5,7 +5,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { FleetLines, Line } from "../api.ts";
 import { address, now, useAnswer } from "../answers.ts";
-import { ago, bytes, duration, integer, moment, short, UNKNOWN } from "../format.ts";
+import { ago, bytes, duration, integer, moment, readable, short, UNKNOWN } from "../format.ts";
 import { Spark } from "../parts/charts.tsx";
 import { type DataColumn, DataTable, type Order, Pager } from "../parts/data_table.tsx";
 import { HealthMark, Icon } from "../parts/icons.tsx";
@@ -32,6 +32,16 @@ export function FleetView({ route }: { route: Route }) {
             <Summary fleet={fleet} />
             <div class="toolbar">
               <Search value={search} change={(text) => set({ search: text })} label="Search tables" />
+              <label class="inline only-narrow">
+                Order
+                <select value={order.key} onChange={(event) => set({ sort: event.currentTarget.value, descending: isLargestFirst(event.currentTarget.value) })}>
+                  {ORDERS.map(([key, title]) => (
+                    <option key={key} value={key}>
+                      {title}
+                    </option>
+                  ))}
+                </select>
+              </label>
               <span class="muted num" role="status">
                 {search ? `${integer(fleet.total)} of ${integer(fleet.totals.tables)}` : integer(fleet.total)} tables
               </span>
@@ -64,6 +74,21 @@ export function FleetView({ route }: { route: Route }) {
       </Answered>
     </>
   );
+}
+
+// Where there is no width for heads to click at.
+const ORDERS: [string, string][] = [
+  ["worst", "worst first"],
+  ["table", "name"],
+  ["bytes", "largest"],
+  ["files", "most files"],
+  ["small_files", "most small files"],
+  ["backlog", "longest backlog"],
+  ["last_run", "last run"],
+];
+
+function isLargestFirst(key: string): string {
+  return key === "worst" || key === "table" ? "" : "1";
 }
 
 function Summary({ fleet }: { fleet: FleetLines }) {
@@ -131,7 +156,7 @@ const COLUMNS: DataColumn<Line>[] = [
         <a href={tableHash(line.table)} class="name">
           {line.table}
         </a>
-        <span class="reason">{line.error || line.reason || "nothing to do"}</span>
+        <span class="reason">{readable(line.error || line.reason) || "nothing to do"}</span>
       </div>
     ),
   },
@@ -141,29 +166,28 @@ const COLUMNS: DataColumn<Line>[] = [
     hint: "Aims of the fleet file that the table misses",
     cell: (line) => <Objective line={line} />,
   },
-  { key: "bytes", title: "Size", number: true, by: (line) => line.bytes, cell: (line) => unless(line, bytes(line.bytes)) },
   {
-    key: "rows",
-    title: "Rows",
+    key: "bytes",
+    title: "Size",
+    second: { key: "rows", title: "Rows" },
     number: true,
-    drop: true,
-    by: (line) => line.rows,
-    cell: (line) => unless(line, short(line.rows)),
+    by: (line) => line.bytes,
+    cell: (line) => <Two line={line} first={bytes(line.bytes)} second={`${short(line.rows)} rows`} />,
   },
-  { key: "files", title: "Files", number: true, by: (line) => line.files, cell: (line) => unless(line, integer(line.files)) },
+  {
+    key: "files",
+    title: "Files",
+    second: { key: "small_files", title: "Small" },
+    hint: "Files, and those below the small size of the table's policy",
+    number: true,
+    by: (line) => line.files,
+    cell: (line) => <Two line={line} first={integer(line.files)} second={`${integer(line.small_files)} small`} />,
+  },
   {
     key: "spark",
     title: "Files over time",
     drop: true,
     cell: (line) => <Spark values={line.spark.files} label={trend(line)} />,
-  },
-  {
-    key: "small_files",
-    title: "Small",
-    hint: "Files below the small size of the table's policy",
-    number: true,
-    by: (line) => line.small_files,
-    cell: (line) => zero(line, line.small_files),
   },
   {
     key: "backlog",
@@ -175,7 +199,7 @@ const COLUMNS: DataColumn<Line>[] = [
   },
   {
     key: "lag",
-    title: "Furthest behind",
+    title: "Behind",
     hint: "The longest lag of index, log store, publication and consumers",
     cell: (line) => <Lag line={line} />,
   },
@@ -183,7 +207,7 @@ const COLUMNS: DataColumn<Line>[] = [
     key: "next_plan",
     title: "Next plan",
     drop: true,
-    cell: (line) => <span class="clip" title={line.next_plan}>{line.next_plan || <span class="faint">none</span>}</span>,
+    cell: (line) => <span class="clamp" title={readable(line.next_plan)}>{readable(line.next_plan) || <span class="faint">none</span>}</span>,
   },
   {
     key: "last_run",
@@ -192,9 +216,12 @@ const COLUMNS: DataColumn<Line>[] = [
     by: (line) => line.last_run?.at ?? null,
     cell: (line) =>
       line.last_run ? (
-        <span class="nowrap" title={`${line.last_run.kind}, ${moment(line.last_run.at)} UTC`}>
-          {line.last_run.state === "completed" ? "" : <span class="ill-text">{line.last_run.state} </span>}
+        <span class="two nowrap" title={`${line.last_run.kind}, ${moment(line.last_run.at)} UTC`}>
           <Time at={line.last_run.at} age />
+          <span class={line.last_run.state === "aborted" ? "ill-text" : "muted"}>
+            {line.last_run.kind}
+            {line.last_run.state === "completed" ? "" : `, ${line.last_run.state}`}
+          </span>
         </span>
       ) : (
         <span class="faint">{UNKNOWN}</span>
@@ -202,12 +229,14 @@ const COLUMNS: DataColumn<Line>[] = [
   },
 ];
 
-function unless(line: Line, text: string) {
-  return line.error ? <span class="faint">{UNKNOWN}</span> : text;
-}
-
-function zero(line: Line, value: number) {
-  return value && !line.error ? integer(value) : <span class="faint">{line.error ? UNKNOWN : "0"}</span>;
+function Two({ line, first, second }: { line: Line; first: string; second: string }) {
+  if (line.version === null) return <span class="faint">{UNKNOWN}</span>;
+  return (
+    <span class="two">
+      <span>{first}</span>
+      <span class="muted">{second}</span>
+    </span>
+  );
 }
 
 function Objective({ line }: { line: Line }) {
@@ -230,10 +259,11 @@ function Lag({ line }: { line: Line }) {
   const [worst] = lags;
   if (!worst) return <span class="faint">{UNKNOWN}</span>;
   const all = lags.map(([name, seconds]) => `${name}: ${duration(seconds)}`).join("\n");
-  if (worst[1] < 1) return <span class="muted" title={all}>up to date</span>;
+  if (worst[1] < 1) return <span class="muted nowrap" title={all}>up to date</span>;
   return (
-    <span class="nowrap" title={all}>
-      <span class="muted">{worst[0]}</span> {duration(worst[1])}
+    <span class="two nowrap" title={all}>
+      <span>{duration(worst[1])}</span>
+      <span class="muted">{worst[0]}</span>
     </span>
   );
 }

@@ -44,8 +44,9 @@ function Index({ index, table }: { index: IndexLine; table: string }) {
   const settings = Object.entries(index.settings).map(([name, value]) => `${name} ${value}`).join(", ");
   const beside = (
     <>
-      <Chip tone={index.current ? "plain" : "warning"}>{index.current ? "up to date" : index.status}</Chip>
+      <Chip tone={index.current ? "plain" : "warning"}>{index.current ? "up to date" : index.lag_commits ? `${counted(index.lag_commits, "commit")} behind` : index.status}</Chip>
       <span class="grow" />
+      {!index.current && <ActionButton action="build_index" table={table} given={{ name: index.name }} />}
       <ActionButton action="rebuild_index" table={table} given={{ name: index.name }} />
     </>
   );
@@ -72,7 +73,8 @@ function Index({ index, table }: { index: IndexLine; table: string }) {
           <TimePlot
             height={120}
             label={`Lag of ${index.name} over time, now ${duration(index.lag_seconds)}`}
-            text={(value) => duration(value)}
+            text={duration}
+            base={60}
             series={[{ name: "lag", className: "s-second", area: true, points: index.history.map((point) => ({ at: Date.parse(point.at), value: point.lag_seconds })) }]}
           />
         </>
@@ -118,7 +120,7 @@ function Explain({ route }: { route: TableRoute }) {
       >
         <label>
           <span class="visually-hidden">Condition</span>
-          <input value={text} placeholder="user_id = 77 and at >= '2026-11-01'" spellcheck={false} data-shortcut="search" onInput={(event) => setText(event.currentTarget.value)} />
+          <input value={text} placeholder="column = 77 and other like 'a%'" spellcheck={false} data-shortcut="search" onInput={(event) => setText(event.currentTarget.value)} />
         </label>
         <button type="submit" disabled={!text.trim()}>
           Explain
@@ -134,7 +136,7 @@ function Explain({ route }: { route: TableRoute }) {
   );
 }
 
-const STEP_CLASSES = ["k-append", "k-minor", "k-index", "k-semi", "k-change", "k-publish"];
+const STEP_CLASSES = ["k-change", "k-publish", "k-index", "k-semi", "k-minor", "k-other"];
 
 function Found({ found }: { found: Explained }) {
   const share = found.files ? found.files_opened / found.files : 0;
@@ -248,7 +250,7 @@ const SAVINGS: DataColumn<Savings>[] = [
   { key: "files", title: "Files", number: true, cell: (each) => integer(each.files_opened) },
   { key: "groups", title: "Row groups", number: true, cell: (each) => integer(each.row_groups_read) },
   { key: "bytes", title: "Bytes read", number: true, cell: (each) => bytes(each.bytes_read) },
-  { key: "notes", title: "", wide: true, cell: (each) => <span class="muted">{each.notes.join("; ")}</span> },
+  { key: "notes", title: "", name: "Notes", wide: true, cell: (each) => <span class="muted">{each.notes.join("; ")}</span> },
 ];
 
 const FILES: DataColumn<ExplainedFile>[] = [

@@ -3,11 +3,11 @@
 // that other properties make.
 
 import { useState } from "preact/hooks";
-import type { LeftAlone, Limit, PlanDone, PlanOffer, PlanProgress, PlanViewOutcome, Plans, Property, Simulation, TableShown } from "../api.ts";
+import type { LeftAlone, Limit, PlanDone, PlanOffer, PlanProgress, SimulationOutcome, Plans, Property, Simulation, TableShown } from "../api.ts";
 import { ActionButton } from "../actions.tsx";
 import { address, Refused, simulate, useAnswer } from "../answers.ts";
-import { bytes, counted, duration, ends, integer, percent, place, short } from "../format.ts";
-import { Meter, PairedBars, type StripMark, TimeStrip } from "../parts/charts.tsx";
+import { bytes, counted, duration, ends, integer, percent, place, readable, short } from "../format.ts";
+import { Meter, Pair, type StripMark, TimeStrip } from "../parts/charts.tsx";
 import { type DataColumn, DataTable } from "../parts/data_table.tsx";
 import { Icon } from "../parts/icons.tsx";
 import { Chip, Kind, kindClass, Section, Time } from "../parts/marks.tsx";
@@ -76,7 +76,7 @@ function Where({ each }: { each: { interval: string; bucket: number | null; part
     <>
       {INTERVAL(each.interval)}
       {each.bucket !== null && <span class="muted"> bucket {each.bucket}</span>}
-      {each.partitions && <span class="muted"> partitions {each.partitions}</span>}
+      {each.partitions && <span class="muted nowrap"> partitions {each.partitions}</span>}
     </>
   );
 }
@@ -102,7 +102,7 @@ const RUNNING: DataColumn<PlanProgress>[] = [
       </div>
     ),
   },
-  { key: "detail", title: "Reports", cell: (each) => <span class="muted">{reported(each.progress)}</span> },
+  { key: "detail", title: "Reports", cell: (each) => <span class="muted nowrap">{reported(each.progress)}</span> },
   { key: "inputs", title: "Input", number: true, cell: (each) => `${integer(each.bar.files_read)} → ${integer(each.outputs)}` },
   { key: "bytes", title: "Size", number: true, cell: (each) => bytes(each.bar.bytes) },
   { key: "age", title: "Since", number: true, cell: (each) => <Time at={each.bar.inflight ?? each.bar.requested} age /> },
@@ -123,7 +123,7 @@ const PENDING: DataColumn<PlanProgress>[] = [
   { key: "bytes", title: "Size", number: true, cell: (each) => bytes(each.bar.bytes) },
   { key: "age", title: "Waits", number: true, cell: (each) => duration(each.age_seconds) },
   { key: "expected", title: "Expected", number: true, cell: (each) => duration(each.expected_seconds) },
-  { key: "reason", title: "Why", wide: true, cell: (each) => each.bar.reason },
+  { key: "reason", title: "Why", wide: true, cell: (each) => readable(each.bar.reason) },
   { key: "author", title: "By", cell: (each) => <Author author={each.bar.author} task={each.bar.task} /> },
 ];
 
@@ -135,7 +135,7 @@ const CHOSEN: DataColumn<PlanOffer>[] = [
   { key: "gain", title: "Gain", hint: "Segments that it removes or tidies", number: true, by: (each) => each.gain, cell: (each) => integer(Math.round(each.gain)) },
   { key: "seconds", title: "Expected", number: true, by: (each) => each.expected_seconds, cell: (each) => duration(each.expected_seconds) },
   { key: "order", title: "Order", drop: true, cell: (each) => each.clustering || <span class="faint">as it is</span> },
-  { key: "reason", title: "Why", wide: true, cell: (each) => each.reason },
+  { key: "reason", title: "Why", wide: true, cell: (each) => readable(each.reason) },
 ];
 
 function leftColumns(table: string): DataColumn<LeftAlone>[] {
@@ -143,12 +143,13 @@ function leftColumns(table: string): DataColumn<LeftAlone>[] {
     { key: "places", title: "Places", number: true, by: (each) => each.places, cell: (each) => integer(each.places) },
     { key: "where", title: "Where", main: true, by: (each) => each.place.interval, cell: (each) => <Where each={each.place} /> },
     { key: "kind", title: "By", by: (each) => each.kind, cell: (each) => <Kind kind={each.kind} /> },
-    { key: "sentence", title: "Reason", wide: true, cell: (each) => <>{each.sentence} <code class="code">{each.code}</code></> },
+    { key: "sentence", title: "Reason", wide: true, cell: (each) => <>{readable(each.sentence)} <code class="code">{each.code}</code></> },
     { key: "number", title: "The number that would change it", cell: (each) => <Bound limit={each.number} /> },
-    { key: "until", title: "Until", by: (each) => each.until, cell: (each) => (each.until ? <Time at={each.until} age /> : <span class="faint">an event</span>) },
+    { key: "until", title: "Until", by: (each) => each.until, cell: (each) => <span class="nowrap">{each.until ? <Time at={each.until} age /> : <span class="faint">an event</span>}</span> },
     {
       key: "act",
       title: "",
+      name: "Action",
       cell: (each) => (
         <ActionButton quiet action="compact" table={table} given={{ interval: each.place.interval }}>
           Compact
@@ -176,6 +177,7 @@ function Bound({ limit }: { limit: Limit | null }) {
 function inUnit(value: number, unit: string): string {
   if (unit === "bytes") return bytes(value);
   if (unit === "seconds") return duration(value);
+  if (unit === "minutes") return duration(value * 60);
   if (unit === "share") return percent(value);
   return integer(value);
 }
@@ -193,13 +195,13 @@ function Done({ done }: { done: PlanDone[] }) {
       key: "files",
       title: "Files removed",
       by: (each) => each.files_removed,
-      cell: (each) => <Pair most={files} expected={each.expected_files_removed} measured={each.files_removed} text={integer} />,
+      cell: (each) => <Measured most={files} expected={each.expected_files_removed} measured={each.files_removed} text={integer} />,
     },
     {
       key: "seconds",
       title: "Time",
       by: (each) => each.bar.worked_seconds,
-      cell: (each) => <Pair most={seconds} expected={each.expected_seconds} measured={each.bar.worked_seconds} text={duration} />,
+      cell: (each) => <Measured most={seconds} expected={each.expected_seconds} measured={each.bar.worked_seconds} text={duration} />,
     },
     { key: "gained", title: "Gained", hint: "Share of the possible gain", number: true, by: (each) => each.gained, cell: (each) => percent(each.gained) },
     {
@@ -212,6 +214,7 @@ function Done({ done }: { done: PlanDone[] }) {
     {
       key: "note",
       title: "",
+      name: "Note",
       wide: true,
       cell: (each) => (each.bar.status === "aborted" ? <span class="ill-text">aborted: {each.bar.note}</span> : <span class="muted">{each.bar.note}</span>),
     },
@@ -231,14 +234,12 @@ function Done({ done }: { done: PlanDone[] }) {
   );
 }
 
-function Pair(props: { most: number; expected: number; measured: number | null; text: (value: number | null) => string }) {
+function Measured(props: { most: number; expected: number; measured: number | null; text: (value: number | null) => string }) {
   return (
-    <PairedBars
+    <Pair
       most={props.most}
-      pairs={[
-        { name: "expected", value: props.expected, className: "quiet-bar", text: props.text(props.expected) },
-        { name: "measured", value: props.measured, className: "fill", text: props.text(props.measured) },
-      ]}
+      first={{ name: "expected", value: props.expected, text: props.text(props.expected) }}
+      second={{ name: "measured", value: props.measured, text: props.text(props.measured) }}
     />
   );
 }
@@ -319,7 +320,7 @@ function Difference({ found }: { found: Simulation }) {
   const { before, after, difference } = found;
   const everything = [...before.chosen, ...after.chosen];
   const times = everything.flatMap((plan) => ends(plan.place.interval)).filter(Number.isFinite);
-  const rows: [string, (outcome: PlanViewOutcome) => number, (value: number) => string][] = [
+  const rows: [string, (outcome: SimulationOutcome) => number, (value: number) => string][] = [
     ["Plans", (outcome) => outcome.chosen_total, integer],
     ["Input files", (outcome) => outcome.segments, integer],
     ["Output files", (outcome) => outcome.outputs, integer],
@@ -329,7 +330,7 @@ function Difference({ found }: { found: Simulation }) {
   ];
   return (
     <div class="difference">
-      <p class="sentence">{difference.sentence}</p>
+      <p class="sentence">{readable(difference.sentence)}</p>
       <p class="muted">{difference.properties.map((each) => `${each.name}: ${each.before || "default"} → ${each.after || "default"}`).join(" · ")}</p>
       <div class="columns">
         <DataTable
@@ -337,19 +338,22 @@ function Difference({ found }: { found: Simulation }) {
           lines={rows}
           id={([title]) => title}
           columns={[
-            { key: "title", title: "", main: true, cell: ([title]) => title },
+            { key: "title", title: "", name: "Measure", main: true, cell: ([title]) => title },
             { key: "before", title: "Now", number: true, cell: ([, of, text]) => text(of(before)) },
             { key: "after", title: "With these", number: true, cell: ([, of, text]) => <b>{text(of(after))}</b> },
             {
               key: "bars",
               title: "",
+              name: "Compared",
               drop: true,
-              cell: ([, of, text]) => <PairedBars most={Math.max(of(before), of(after), 1e-9)} pairs={[{ name: "now", value: of(before), className: "quiet-bar", text: "" }, { name: `with these ${text(of(after))}`, value: of(after), className: "fill", text: "" }]} />,
+              cell: ([, of]) => <Pair most={Math.max(of(before), of(after), 1e-9)} first={{ name: "", value: of(before), text: "" }} second={{ name: "", value: of(after), text: "" }} />,
             },
           ]}
         />
         {times.length > 0 && (
-          <TimeStrip
+          <div>
+            <h3>Where plans would begin</h3>
+            <TimeStrip
             start={Math.min(...times)}
             end={Math.max(...times)}
             marks={[]}
@@ -358,7 +362,8 @@ function Difference({ found }: { found: Simulation }) {
               { name: "with these", marks: marks(after.chosen) },
             ]}
             label={`Where plans would begin: ${counted(before.chosen.length, "plan")} now, ${after.chosen.length} with these properties`}
-          />
+            />
+          </div>
         )}
       </div>
       {difference.places.length > 0 && (
@@ -369,8 +374,8 @@ function Difference({ found }: { found: Simulation }) {
           pageSize={20}
           columns={[
             { key: "where", title: "Where", main: true, cell: (each) => <Where each={each.place} /> },
-            { key: "before", title: "Now", cell: (each) => <span class={each.ends ? "" : "muted"}>{each.before || "nothing"}</span> },
-            { key: "after", title: "With these", cell: (each) => <span class={each.begins ? "" : "muted"}>{each.after || "nothing"}</span> },
+            { key: "before", title: "Now", cell: (each) => <span class={each.ends ? "" : "muted"}>{readable(each.before) || "nothing"}</span> },
+            { key: "after", title: "With these", cell: (each) => <span class={each.begins ? "" : "muted"}>{readable(each.after) || "nothing"}</span> },
           ]}
         />
       )}

@@ -5,7 +5,7 @@ import { useState } from "preact/hooks";
 import type { Run, RunSum, Runs } from "../api.ts";
 import { address, useAnswer } from "../answers.ts";
 import { bytes, duration, integer, percent, place } from "../format.ts";
-import { DayBars, PairedBars } from "../parts/charts.tsx";
+import { DayBars, Length, Pair } from "../parts/charts.tsx";
 import { type DataColumn, DataTable } from "../parts/data_table.tsx";
 import { Facts, Kind, Section, Time } from "../parts/marks.tsx";
 import { Answered, Empty, Notice } from "../parts/states.tsx";
@@ -40,8 +40,8 @@ export function RunsView({ route, table }: { route: Route; table: string | null 
 
 type Measure = "seconds" | "bytes_read" | "files_removed";
 
-const MEASURES: Record<Measure, { title: string; text: (value: number) => string; base: 10 | 1024 }> = {
-  seconds: { title: "Work", text: duration, base: 10 },
+const MEASURES: Record<Measure, { title: string; text: (value: number) => string; base: 10 | 1024 | 60 }> = {
+  seconds: { title: "Work", text: duration, base: 60 },
   bytes_read: { title: "Bytes read", text: bytes, base: 1024 },
   files_removed: { title: "Files removed", text: integer, base: 10 },
 };
@@ -114,7 +114,7 @@ function Sums({ sums, word, kinds = false }: { sums: RunSum[]; word: string; kin
       key: "seconds",
       title: "Work",
       by: (sum) => sum.seconds,
-      cell: (sum) => <PairedBars most={most} pairs={[{ name: "work", value: sum.seconds, className: "fill", text: duration(sum.seconds) }]} />,
+      cell: (sum) => <Length most={most} value={sum.seconds} text={duration(sum.seconds)} />,
     },
     { key: "files", title: "Files removed", number: true, by: (sum) => sum.files_removed, cell: (sum) => integer(sum.files_removed) },
     { key: "bytes", title: "Read", number: true, by: (sum) => sum.bytes_read, cell: (sum) => bytes(sum.bytes_read) },
@@ -138,12 +138,10 @@ function columnsOf(runs: Run[], table: string | null): DataColumn<Run>[] {
       hint: "Files read and files written",
       by: (run) => run.inputs,
       cell: (run) => (
-        <PairedBars
+        <Pair
           most={most}
-          pairs={[
-            { name: "read", value: run.inputs, className: "quiet-bar", text: integer(run.inputs) },
-            { name: "written", value: run.outputs, className: "fill", text: integer(run.outputs) },
-          ]}
+          first={{ name: "read", value: run.inputs, text: `${integer(run.inputs)} →` }}
+          second={{ name: "written", value: run.outputs, text: integer(run.outputs) }}
         />
       ),
     },

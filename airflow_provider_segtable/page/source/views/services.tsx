@@ -4,7 +4,7 @@ import type { BucketLine, ConsumerLine, LockLine, Locks, LogStore, Publications,
 import { ActionButton } from "../actions.tsx";
 import { address, useAnswer } from "../answers.ts";
 import { counted, duration, integer, place } from "../format.ts";
-import { useWidth } from "../parts/charts.tsx";
+import { Length, useWidth } from "../parts/charts.tsx";
 import { type DataColumn, DataTable } from "../parts/data_table.tsx";
 import { Chip, Command, Facts, Section, Time } from "../parts/marks.tsx";
 import { Answered, Empty, Notice } from "../parts/states.tsx";
@@ -32,7 +32,7 @@ export function LogStoreView({ table }: { table: string }) {
               <DataTable caption="Buckets" columns={bucketColumns(store.buckets)} lines={store.buckets} id={(each) => String(each.bucket)} pageSize={50} />
             </Section>
             <Section title="Epochs">
-              <p class="muted">Each writer of a bucket begins an epoch. Across are offsets; the dark end is not committed yet.</p>
+              <p class="muted">Each writer of a bucket begins an epoch. Across are offsets; the orange end is not committed yet.</p>
               <Epochs buckets={store.buckets} />
             </Section>
             {store.consumers.length > 0 && (
@@ -62,12 +62,7 @@ function bucketColumns(buckets: BucketLine[]): DataColumn<BucketLine>[] {
         each.uncommitted === null ? (
           <span class="faint">–</span>
         ) : (
-          <span class="pair">
-            <svg width="72" height="6" aria-hidden="true">
-              <rect class="fill" width={(each.uncommitted / most) * 72} height="6" />
-            </svg>
-            <span class="num">{integer(each.uncommitted)}</span>
-          </span>
+          <Length most={most} value={each.uncommitted} text={integer(each.uncommitted)} />
         ),
     },
     { key: "lag", title: "Oldest of them", number: true, by: (each) => each.lag_seconds, cell: (each) => duration(each.lag_seconds) },
@@ -154,7 +149,7 @@ function Format({ each, table }: { each: PublishedLine; table: string }) {
         <>
           <Chip tone={tone}>{word}</Chip>
           <span class="grow" />
-          <ActionButton action="publish" table={table} given={{ format: each.format }} />
+          <ActionButton action="publish" table={table} given={{ formats: [each.format] }} />
         </>
       }
     >
@@ -215,7 +210,7 @@ export function LocksView({ table }: { table: string }) {
 }
 
 const COMMON: DataColumn<LockLine>[] = [
-  { key: "purpose", title: "For", main: true, by: (each) => each.purpose, cell: (each) => <b>{each.purpose}</b> },
+  { key: "purpose", title: "For", main: true, by: (each) => each.purpose, cell: (each) => <b class="nowrap">{each.purpose}</b> },
   { key: "mode", title: "Mode", by: (each) => each.mode, cell: (each) => <code>{each.mode}</code> },
   {
     key: "where",
@@ -228,7 +223,7 @@ const COMMON: DataColumn<LockLine>[] = [
           </span>
         ))}
         {each.intervals.length > 2 && <span class="muted">and {each.intervals.length - 2} more </span>}
-        {each.segments > 0 && <span class="muted">{counted(each.segments, "segment")}</span>}
+        {each.segments > 0 && <span class="muted nowrap">{counted(each.segments, "segment")}</span>}
       </>
     ),
   },
@@ -246,7 +241,7 @@ function heldColumns(table: string): DataColumn<LockLine>[] {
       wide: true,
       cell: (each) => <span class="muted">{Object.entries(each.progress).map(([name, value]) => `${name} ${value}`).join(", ")}</span>,
     },
-    { key: "act", title: "", cell: (each) => <ActionButton quiet action="unlock" table={table} given={{ group: each.group }} /> },
+    { key: "act", title: "", name: "Action", cell: (each) => <ActionButton quiet action="unlock" table={table} given={{ group: each.group }} /> },
   ];
 }
 
@@ -255,7 +250,7 @@ function waitingColumns(held: LockLine[]): DataColumn<LockLine>[] {
   return [
     ...COMMON,
     { key: "priority", title: "Priority", number: true, by: (each) => each.priority, cell: (each) => integer(each.priority) },
-    { key: "yields", title: "Gave way", number: true, by: (each) => each.yields, cell: (each) => (each.yields ? `${integer(each.yields)} times` : "never") },
+    { key: "yields", title: "Gave way", number: true, by: (each) => each.yields, cell: (each) => (each.yields ? counted(each.yields, "time") : "never") },
     {
       key: "waits",
       title: "Waits for",

@@ -5,10 +5,10 @@ import { useState } from "preact/hooks";
 import type { Aim, ColumnShown, ConsumerShown, FindingShown, Growth, GrowthShown, HealthShown, Property, TableShown, Tag } from "../api.ts";
 import { address, useAnswer } from "../answers.ts";
 import { ActionButton } from "../actions.tsx";
-import { bytes, duration, integer, percent, short } from "../format.ts";
+import { bytes, duration, integer, percent, readable, short } from "../format.ts";
 import { Meter, TimePlot } from "../parts/charts.tsx";
 import { type DataColumn, DataTable } from "../parts/data_table.tsx";
-import { HealthMark, OF_SEVERITY } from "../parts/icons.tsx";
+import { HealthMark, OF_SEVERITY, SEVERITY_WORDS } from "../parts/icons.tsx";
 import { Chip, Facts, Section, Time } from "../parts/marks.tsx";
 import { Answered, Empty, Notice } from "../parts/states.tsx";
 import { tableHash } from "../route.ts";
@@ -92,10 +92,10 @@ function Health({ health, table }: { health: HealthShown; table: string }) {
 function FindingLine({ finding, table }: { finding: FindingShown; table: string }) {
   return (
     <li>
-      <HealthMark health={OF_SEVERITY[finding.severity]} />
+      <HealthMark health={OF_SEVERITY[finding.severity]} word={SEVERITY_WORDS[finding.severity]} />
       <div>
         <p>
-          <b>{finding.where}</b>: {finding.what}
+          <b>{readable(finding.where)}</b>: {readable(finding.what)}
         </p>
         <p class="muted">{finding.why}</p>
         <p class="way">
@@ -113,9 +113,10 @@ function Aims({ aims }: { aims: Aim[] }) {
       <ul class="aims">
         {aims.map((aim) => (
           <li key={aim.name}>
-            <HealthMark health={aim.missed ? "warning" : "ok"} />
+            <HealthMark health={aim.missed ? "warning" : "ok"} word={aim.missed ? "missed" : "met"} />
             <span class="grow">{aim.sentence}</span>
             <Meter
+              mark={0.5}
               share={Math.min(1, aim.found / (aim.aim * 2 || 1))}
               className={aim.missed ? "over" : "fill"}
               label={aim.sentence}
@@ -286,11 +287,13 @@ function tagColumns(table: string): DataColumn<Tag>[] {
     {
       key: "see",
       title: "",
+      name: "Show",
       number: true,
       cell: (tag) => (
         <>
           <a href={tableHash(table, "map", { version: String(tag.version) })}>map</a> ·{" "}
-          <a href={tableHash(table, "timeline", { event: String(tag.version) })}>event</a>
+          <a href={tableHash(table, "timeline", { event: String(tag.version) })}>event</a>{" "}
+          <ActionButton quiet action="untag" table={table} given={{ name: tag.name }} />
         </>
       ),
     },

@@ -1,0 +1,142 @@
+"""What the page costs: 1,000 tables of 1,000 segments, and one table of 1,000,000.
+
+1. The page is served by ``segtable ui``, a process of its own, as it was started. Tables are in
+   folders of this machine, without ZooKeeper: each pass asks each table for its next event. Their
+   data files do not exist: nothing here reads them.
+2. ``first view`` is the first answer to the list of tables; ``all known`` is when each table has
+   been looked at. Other views are asked for once, which is ``cold``, and then ``ROUNDS`` times with
+   a second in between, so that no answer is given twice: ``warm`` is the median.
+3. ``100 readers`` ask for the list and for the large table at once: the slowest answer.
+4. Memory is that of the server above what it had before the first request; ``most`` is its peak.
+5. Each goal is printed with what was measured, and whether it is met.
+
+Usage: ``python benchmarks/page.py [--quick] [--on DIR]``; ``DIR`` is made if it is not there.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks import fleet, scale
+
+TABLES = 1000
+LARGE = "large/events"
+ROUNDS = 7
+VIEWS = {
+    "table": f"api/table?table={LARGE}",
+    "growth": f"api/growth?table={LARGE}",
+    "changes": f"api/fleet/changes?table={LARGE}",
+    "fleet": "api/fleet",
+    "search": "api/fleet?search=group_7&sort=bytes",
+}
+GOALS = {"first view": 1.0, "warm": 0.3, "MiB": 200.0}
+
+
+def make(root: Path, *, quick: bool) -> None:
+    """Make the tables, unless they are there."""
+    if (root / LARGE).exists():
+        return
+    fleet.make(root, 30 if quick else TABLES)
+    scale.make(root / LARGE, 10 if quick else 1000, 1000)
+
+
+@contextmanager
+def served(root: Path) -> Iterator[tuple[str, int]]:
+    """Serve the page; give its address, and the server's process id."""
+    command = [str(Path(sys.executable).with_name("segtable")), "ui"]
+    listened = subprocess.Popen(
+        [*command, "--root", str(root), "--port", "0"],
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).resolve().parents[1],
+        text=True,
+    )
+    with listened as server:
+        try:
+            yield (server.stdout.readline().strip() if server.stdout else ""), server.pid
+        finally:
+            server.terminate()
+
+
+def asked(address: str, path: str) -> tuple[float, dict[str, Any]]:
+    """Return the seconds of an answer, and the answer."""
+    begin = time.perf_counter()
+    with urllib.request.urlopen(address + path, timeout=120) as answer:  # noqa: S310 - loopback
+        found = json.loads(answer.read())
+    return time.perf_counter() - begin, found
+
+
+def memory_mib(pid: int, field: str) -> float:
+    """Return a field of a process's status: ``VmRSS``, or ``VmHWM`` for the peak."""
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    line = next(each for each in status if each.startswith(field))
+    return int(line.split()[1]) / 1024
+
+
+def measure(root: Path) -> dict[str, float]:
+    """Measure one server."""
+    found: dict[str, float] = {}
+    with served(root) as (address, pid):
+        asked(address, "api/session")
+        before = memory_mib(pid, "VmRSS")
+        begin = time.perf_counter()
+        found["first view"], answer = asked(address, "api/fleet")
+        while "looked at so far" in answer["late"] or not answer["data"]["total"]:
+            time.sleep(0.2)
+            _, answer = asked(address, "api/fleet?limit=1")
+        found["all known"] = time.perf_counter() - begin
+        for name, path in VIEWS.items():
+            found[f"{name}, cold"], _ = asked(address, path)
+            took = []
+            for _ in range(ROUNDS):
+                time.sleep(1.1)
+                took.append(asked(address, path)[0])
+            found[f"{name}, warm"] = statistics.median(took)
+        with ThreadPoolExecutor(100) as pool:
+            paths = [VIEWS["fleet"], VIEWS["table"]] * 50
+            found["100 readers"] = max(pool.map(lambda path: asked(address, path)[0], paths))
+        found["MiB"] = memory_mib(pid, "VmRSS") - before
+        found["MiB, most"] = memory_mib(pid, "VmHWM") - before
+    return found
+
+
+def report(found: dict[str, float]) -> bool:
+    """Print what was measured, and each goal; return whether all are met."""
+    for name, value in found.items():
+        print(f"{name:>16}  {value:8.3f} {'' if 'MiB' in name else 's'}")
+    met = True
+    for name, value in found.items():
+        goal = GOALS.get("warm" if name.endswith("warm") else name.partition(",")[0])
+        if goal is not None and "cold" not in name:
+            met &= value < goal
+            print(f"goal {name} < {goal:g}: {'met' if value < goal else 'MISSED'}")
+    return met
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Make the tables and measure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="few tables: does it still work?")
+    parser.add_argument("--on", type=Path, help="where the tables are, or will be")
+    given = parser.parse_args(argv)
+    with tempfile.TemporaryDirectory() as folder:
+        root = given.on or Path(folder)
+        make(root, quick=given.quick)
+        report(measure(root))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
