@@ -9,7 +9,8 @@
 3. A run whose task was skipped was marked by a person before it began: Airflow skips no task of
    these DAGs otherwise. That cancels its plans, as marking a task that runs does
    (``services.cancelling``). A plan that has begun elsewhere meanwhile is not cancelled: the log
-   refuses it.
+   refuses it. Before 3.3 the tasks of a run that was marked as successful are so, too; it is
+   repeated like one that was lost.
 4. A plan that its run's task failed at is that task's to retry, for ``GRACE_S``; then, as if its
    worker was killed, another run takes it.
 5. What waits is said, with its reason. What cannot be triggered or cancelled delays no other run,
@@ -135,7 +136,7 @@ def _triggered(emission: Emission, runs: DagRuns, run_id: str, again: int) -> Pl
 
 
 def _retrying(emission: Emission, runs: DagRuns, now: Instant) -> str:
-    """Return why plans are left to the run that tried them last (rule 3); empty if they are not."""
+    """Return why plans are left to the run that tried them last (rule 4); empty if they are not."""
     first = emission.launches[0]
     task = task_named(first.author)
     if not first.attempts or task is None or now - emission.changed_at > GRACE_S * SECOND_US:

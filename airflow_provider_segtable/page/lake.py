@@ -64,7 +64,7 @@ class Limits:
     """
 
     limit_s: float = 10.0
-    first_s: float = 0.7
+    first_s: float = 0.4
     fresh_s: float = 1.0
     threads: int = 8
     most_waiting: int = 64
@@ -277,7 +277,8 @@ class Lake:
         Args:
             table: its name in the lake.
             view: called with ``Seen`` and the arguments.
-            fresh_s: for so long the last answer is given again; by default the lake's.
+            fresh_s: for so long the last answer is given again; by default the lake's. With 0 the
+                table is asked for its next event, too.
             limit_s: so long a newer answer is waited for; likewise.
             arguments: of the view.
 
@@ -293,6 +294,8 @@ class Lake:
             return self._shown(kept)
         try:
             if run is None:
+                if fresh_s == 0:
+                    self.states.ask_again(table)
                 workers, made = side.workers, partial(view, **arguments)
                 loading = partial(self.states.load, workers, side.source, table, own)
                 run = self._begun(key, lambda: self._viewed(workers, loading(), made))
