@@ -1,5 +1,6 @@
 """``segtable ui``: the page of real folders on loopback, with and without a token."""
 
+import getpass
 import socket
 from pathlib import Path
 
@@ -79,6 +80,21 @@ def test_the_printed_address_gives_the_token_to_the_browser(lake: Path) -> None:
     assert cookie.startswith(f"{COOKIE}=let-me-in; HttpOnly; Path=/; SameSite=strict")
     asking.cookies[COOKIE] = "let-me-in"
     assert asking.get("/").status_code == 200
+
+
+def test_a_table_is_changed_with_the_token_alone(lake: Path) -> None:
+    """A tag is one event, whose author is the user of this machine; without a token, none."""
+    body = {"table": "b", "action": "tag", "arguments": {"name": "audit"}}
+    assert browser(lake / "one").post("/api/preview", body).status_code == 403
+    asking = browser(lake / "one", token=Secret("let-me-in"))
+    asking.cookies[COOKIE] = "let-me-in"
+    shown = asking.post("/api/preview", body).json()["data"]
+    assert asking.post("/api/run", {**body, "seal": shown["seal"]}).status_code == 200
+    log = Table.open(str(lake / "one" / "b")).ports.log
+    event = log.event(1)
+    assert log.load().tags == {"audit": 0}
+    assert event is not None
+    assert event.author.startswith(f"{getpass.getuser()}:")
 
 
 def test_a_port_that_is_taken_names_the_way_out() -> None:
