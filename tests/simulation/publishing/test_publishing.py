@@ -135,7 +135,7 @@ def test_putting_over_another_version_is_caught(alone: pytest.MonkeyPatch) -> No
     alone.setattr(
         PlainTarget, "create", lambda target, path, data: target.storage.replace(path, data)
     )
-    assert caught(0)
+    assert caught(1)
 
 
 def test_taking_log_files_for_base_files_is_caught(alone: pytest.MonkeyPatch) -> None:
