@@ -37,7 +37,9 @@ def ui(
             metavar="FILE", help="A fleet file: groups, objectives, budgets.", show_default=False
         ),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free.")] = PORT,
+    port: Annotated[
+        int, typer.Option(metavar="PORT", min=0, max=65535, help="0 for any that is free.")
+    ] = PORT,
     token: Annotated[
         bool,
         typer.Option(
