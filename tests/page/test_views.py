@@ -1,0 +1,89 @@
+"""Each view in Airflow, light and dark, wide and narrow: seen, drawn within its width, accessible."""
+
+import re
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.page.airflow import LookedAt
+from tests.page.chromium import NARROW, WIDE, Window
+from tests.page.conftest import Opening
+from tests.page.lake import INVOICES, ORDERS
+
+pytestmark = [
+    pytest.mark.airflow,
+    pytest.mark.zookeeper,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+]
+OF_TABLE = ("overview", "map", "timeline", "plans", "indexes", "published", "locks", "runs")
+SHAPES = [(theme, width) for theme in ("light", "dark") for width in (WIDE, NARROW)]
+
+
+def table_hash(table: str, view: str = "overview") -> str:
+    """Return the part of an address that names a view of a table."""
+    return f"#/table/{quote(table, safe='')}/{view}"
+
+
+HASHES = {
+    "fleet": "#/",
+    "runs-of-fleet": "#/runs",
+    **{view: table_hash(ORDERS, view) for view in OF_TABLE},
+    "logstore": table_hash(INVOICES, "logstore"),
+    "keyed": table_hash(INVOICES),
+    "explain": f"{table_hash(ORDERS, 'indexes')}?where={quote('customer = 77')}",
+}
+
+
+def settled(page: Any) -> None:
+    """Wait until a view shows its answers."""
+    page.wait_for_load_state("networkidle")
+    page.wait_for_function("!document.querySelector('.skeleton')")
+
+
+@pytest.mark.parametrize(("theme", "width"), SHAPES)
+def test_each_view_fits_and_has_no_serious_finding(
+    airflow: LookedAt, reader: Opening, theme: str, width: int
+) -> None:
+    """Roles, names and contrasts by axe-core; nothing is wider than the window."""
+    window: Window = reader(theme=theme, width=width)
+    found = {}
+    for name, place in HASHES.items():
+        window.page.goto("about:blank")
+        window.page.goto(f"{airflow.lake_page}{place}")
+        settled(window.page)
+        window.picture(name, whole=True)
+        wider = window.page.evaluate(
+            "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        )
+        found[name] = window.axe() + ([f"{wider} pixels too wide"] if wider > 0 else [])
+    assert {name: each for name, each in found.items() if each} == {}
+
+
+def test_airflows_navigation_leads_to_it_and_its_theme_is_followed(
+    airflow: LookedAt, opened: Opening
+) -> None:
+    """A user logs in, finds Lake in the navigation, and switches Airflow to dark."""
+    window: Window = opened()
+    page = window.page
+    page.goto(f"{airflow.base}/")
+    page.get_by_label("Username").fill("anna")
+    page.get_by_label("Password").fill("anna")
+    page.get_by_role("button", name=re.compile("sign in|log in", re.IGNORECASE)).click()
+    page.get_by_role("link", name="Lake").click()
+    frame = page.frame_locator("iframe")
+    frame.get_by_role("link", name=ORDERS).wait_for()
+    window.picture("in-airflow")
+    assert theme_of(window) == "light"
+    page.evaluate("localStorage.setItem('theme', 'dark')")
+    page.reload()
+    frame.get_by_role("link", name=ORDERS).wait_for()
+    assert theme_of(window) == "dark"
+    window.picture("in-airflow-dark")
+
+
+def theme_of(window: Window) -> str:
+    """Return the theme of the page in Airflow's frame."""
+    (_, inner) = window.page.frames
+    return str(inner.evaluate("document.documentElement.dataset.theme"))
