@@ -5,6 +5,7 @@ import hashlib
 import json
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -80,3 +81,10 @@ def test_the_lockfile_pins_all_and_names_no_host() -> None:
     assert outside
     assert all(each["version"] and each["integrity"] for each in outside.values())
     assert not [name for name, each in outside.items() if "resolved" in each]
+
+
+def test_the_types_of_the_page_are_those_of_its_models() -> None:
+    """``source/api.ts`` is what the server's models give; else run `make page`."""
+    command = [sys.executable, str(ROOT / ".ci/page_types.py"), "--check"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout + found.stderr

@@ -1,15 +1,18 @@
 // Actions: what a person may do where the page shows that it should be done.
 //
 //   arguments -> preview (nothing is changed) -> asked once -> result
+//                   ^--- what it would do has changed meanwhile
 //
 // 1. Each action is one description below: its words, and the arguments that it still asks for.
-// 2. The preview comes from the server: a sentence, the effects, and the same as a command.
+// 2. The preview comes from the server: a sentence, the effects, the same as a command, and a seal
+//    by which the run is for what was shown and for nothing else.
 // 3. One dialog for the whole page. It is opened from anywhere by `begin`.
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import type { ActionRequest, ActionsOutcome, Preview } from "./api.ts";
+import type { ActionRequest, ActionsOutcome as Outcome, Preview } from "./api.ts";
 import { preview, Refused, run } from "./answers.ts";
+import { readable } from "./format.ts";
 import { Dialog } from "./parts/dialog.tsx";
 import { Command, Outside } from "./parts/marks.tsx";
 import { Notice } from "./parts/states.tsx";
@@ -46,6 +49,7 @@ const DESCRIBED: Record<ActionName, Description> = {
     button: "Tag",
     fields: [{ name: "name", label: "Name", hint: "the version is kept until the tag is deleted" }],
   },
+  untag: { title: "Remove a tag", button: "Remove", fields: [] },
   restore: { title: "Restore a version", button: "Restore", fields: [] },
   index: {
     title: "Request an index",
@@ -56,6 +60,7 @@ const DESCRIBED: Record<ActionName, Description> = {
       { name: "columns", label: "Columns", hint: "separated by commas", list: true, optional: true },
     ],
   },
+  build_index: { title: "Build an index", button: "Build what it lacks", fields: [] },
   rebuild_index: { title: "Rebuild an index", button: "Rebuild", fields: [] },
   publish: { title: "Publish", button: "Publish now", fields: [] },
   unlock: { title: "Take a lock away", button: "Unlock", fields: [] },
@@ -99,7 +104,7 @@ type Stage =
   | { name: "asking" | "previewing" }
   | { name: "previewed"; preview: Preview }
   | { name: "running"; preview: Preview }
-  | { name: "done"; outcome: ActionsOutcome }
+  | { name: "done"; outcome: Outcome }
   | { name: "refused"; refused: Refused };
 
 function ActionDialog({ begun, close }: { begun: Begun; close: () => void }) {
@@ -125,7 +130,7 @@ function ActionDialog({ begun, close }: { begun: Begun; close: () => void }) {
   };
   const act = (shown: Preview) => {
     setStage({ name: "running", preview: shown });
-    void enter(run(request), (outcome) => {
+    void enter(run({ ...request, seal: shown.seal }), (outcome) => {
       begun.done?.();
       return { name: "done", outcome };
     });
@@ -151,22 +156,39 @@ function ActionDialog({ begun, close }: { begun: Begun; close: () => void }) {
       )}
       {stage.name === "done" && <Done outcome={stage.outcome} table={begun.table} close={close} />}
       {stage.name === "refused" && (
-        <>
-          <Notice tone="ill">
-            {stage.refused.failure.message}
-            {stage.refused.failure.way_out && <div>Way out: {stage.refused.failure.way_out}</div>}
-          </Notice>
-          <p class="buttons">
-            <button type="button" onClick={() => setStage({ name: open.length ? "asking" : "previewing" })}>
-              {open.length ? "Back" : "Look again"}
-            </button>
-            <button type="button" onClick={close}>
-              Close
-            </button>
-          </p>
-        </>
+        <Refusal refused={stage.refused} look={() => setStage({ name: "previewing" })} close={close} {...(open.length ? { back: () => setStage({ name: "asking" }) } : {})} />
       )}
     </Dialog>
+  );
+}
+
+const CHANGED = 409;
+
+function Refusal(props: { refused: Refused; look: () => void; back?: () => void; close: () => void }) {
+  const { message, way_out } = props.refused.failure;
+  const hasChanged = props.refused.status === CHANGED;
+  return (
+    <>
+      <Notice tone={hasChanged ? "warning" : "ill"}>
+        {message}
+        {way_out && <div>Way out: {way_out}</div>}
+      </Notice>
+      <p class="buttons">
+        {props.refused.status !== 403 && (
+          <button type="button" class={hasChanged ? "primary" : ""} onClick={props.look} ref={hasChanged ? focused : null}>
+            Look again
+          </button>
+        )}
+        {props.back && (
+          <button type="button" onClick={props.back}>
+            Back
+          </button>
+        )}
+        <button type="button" onClick={props.close}>
+          Close
+        </button>
+      </p>
+    </>
   );
 }
 
@@ -188,7 +210,7 @@ function typed(field: Field, value: Arguments[string] | undefined): Arguments[st
 function described(given: Arguments): string {
   return Object.entries(given)
     .filter(([, value]) => value !== null)
-    .map(([name, value]) => `${name.replace(/_/g, " ")} ${Array.isArray(value) ? (value.length > 3 ? `${value.length} of them` : value.join(", ")) : String(value)}`)
+    .map(([name, value]) => readable(`${name.replace(/_/g, " ")} ${Array.isArray(value) ? (value.length > 3 ? `${value.length} of them` : value.join(", ")) : String(value)}`))
     .join(" · ");
 }
 
@@ -239,11 +261,11 @@ function Previewed(props: { preview: Preview; word: string; running: boolean; ac
   const { sentence, effects, command, confirm } = props.preview;
   return (
     <>
-      <p class="sentence">{sentence}</p>
+      <p class="sentence">{readable(sentence)}</p>
       {effects.length > 0 && (
         <ul class="effects">
           {effects.map((effect) => (
-            <li key={effect}>{effect}</li>
+            <li key={effect}>{readable(effect)}</li>
           ))}
         </ul>
       )}
@@ -266,11 +288,11 @@ function Previewed(props: { preview: Preview; word: string; running: boolean; ac
   );
 }
 
-function Done({ outcome, table, close }: { outcome: ActionsOutcome; table: string; close: () => void }) {
+function Done({ outcome, table, close }: { outcome: Outcome; table: string; close: () => void }) {
   return (
     <>
       <div class="notice done" role="status">
-        <div class="text">{outcome.sentence}</div>
+        <div class="text">{readable(outcome.sentence)}</div>
       </div>
       <p class="buttons">
         <button type="button" class="primary" onClick={close} ref={focused}>

@@ -9,7 +9,7 @@
 // 4. Ages count from the server's clock: the reader's may be wrong.
 
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
-import type { ActionRequest, ActionsOutcome, Heads, Preview, Problem } from "./api.ts";
+import type { ActionRequest, ActionsOutcome as Outcome, Heads, Preview, Problem, RunRequest } from "./api.ts";
 
 export interface Answer<T> {
   version: number | null;
@@ -283,8 +283,8 @@ export async function preview(request: ActionRequest): Promise<Preview> {
   return unwrapped(await send<Preview | Answer<Preview>>("api/preview", request));
 }
 
-export async function run(request: ActionRequest): Promise<ActionsOutcome> {
-  const outcome = unwrapped(await send<ActionsOutcome | Answer<ActionsOutcome>>("api/run", request));
+export async function run(request: RunRequest): Promise<Outcome> {
+  const outcome = unwrapped(await send<Outcome | Answer<Outcome>>("api/run", request));
   void poll();
   return outcome;
 }

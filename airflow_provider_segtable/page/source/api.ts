@@ -1,5 +1,5 @@
-// The answers of the API. Made from the server's models by .ci/page_types.py (`make page`): change
-// them there. Times are ISO-8601 UTC texts, sizes bytes, durations seconds, shares 0 to 1. `null` is
+// The answers of the API, made from the server's models by .ci/page_types.py (`make page`).
+// Times are ISO-8601 UTC texts, sizes bytes, durations seconds, shares 0 to 1. `null` is
 // "not known" or "does not apply", and is never drawn as zero.
 
 /** An action on a table. */
@@ -27,6 +27,19 @@ export interface Aim {
   sentence: string;
 }
 
+/** Whether the user may do something to a table. */
+export interface Allowed {
+  name: string;
+  allowed: boolean;
+  /** why not; empty if it is allowed */
+  refusal: string;
+}
+
+/** The actions on a table. */
+export interface AllowedActions {
+  actions: Allowed[];
+}
+
 /** A bucket of the log store. */
 export interface BucketLine {
   bucket: number;
@@ -43,6 +56,11 @@ export interface BucketLine {
   trouble: string;
   /** (epoch, first offset), oldest first */
   epochs: [number, number][];
+}
+
+/** Build what an index lacks. */
+export interface BuildMissing {
+  name: string;
 }
 
 /** One rectangle: a segment, or the chunks of a lane and state in a run of time chunks. */
@@ -115,6 +133,13 @@ export interface ChunkChanges {
   limit: number;
 }
 
+/** Delete what the retention lets go. */
+export interface CleanTable {
+  hours: number | null;
+  versions: number | null;
+  orphan_hours: number | null;
+}
+
 /** A change of a column, and the number of the schema that it led to. */
 export interface ColumnChange {
   schema_number: number;
@@ -140,6 +165,13 @@ export interface ColumnShown {
   default: string | null;
   dropped: boolean;
   changes: ColumnChange[];
+}
+
+/** Compact chosen segments, or an interval, by one kind, whatever the policy. */
+export interface CompactSegments {
+  kind: string;
+  segments: string[] | null;
+  interval: string | null;
 }
 
 /** A reader that keeps its position. */
@@ -623,22 +655,6 @@ export interface PlanProgress {
 
 export type PlanStatus = "requested" | "inflight" | "completed" | "aborted";
 
-/** The plans that one set of properties makes. */
-export interface PlanViewOutcome {
-  chosen: PlanOffer[];
-  chosen_total: number;
-  left: LeftAlone[];
-  plans_by_kind: Record<string, number>;
-  /** inputs of all chosen plans */
-  segments: number;
-  bytes: number;
-  outputs: number;
-  /** expected, one after the other */
-  seconds: number;
-  small_files: number;
-  due: string | null;
-}
-
 /** All work of a table at one version. */
 export interface Plans {
   pending: PlanProgress[];
@@ -661,11 +677,14 @@ export interface Plans {
 /** What an action would do. */
 export interface Preview {
   sentence: string;
+  /** in numbers, a sentence each */
   effects: string[];
   /** the command line that does the same */
   command: string;
   /** the question to ask before */
   confirm: string;
+  /** for the run: what the user agrees to */
+  seal: string;
 }
 
 /** An error: its kind, a sentence, and the way out. */
@@ -699,6 +718,12 @@ export interface Publications {
   formats: PublishedLine[];
 }
 
+/** Publish the newest version in other formats. */
+export interface PublishTable {
+  formats: string[] | null;
+  full: boolean;
+}
+
 /** A format in which versions are published. */
 export interface PublishedLine {
   format: string;
@@ -729,6 +754,36 @@ export interface ReasonChange {
   begins: boolean;
   /** whether a plan began there before, and none after */
   ends: boolean;
+}
+
+/** Begin an index anew. */
+export interface RebuildIndex {
+  name: string;
+}
+
+/** Release a lock of a holder that hangs. */
+export interface ReleaseLock {
+  group: string;
+}
+
+/** Remove the name of a version. */
+export interface RemoveTag {
+  name: string;
+}
+
+/** Add an index. */
+export interface RequestIndex {
+  name: string;
+  kind: string;
+  columns: string[];
+}
+
+/** Show the rows of an earlier version again. */
+export interface RestoreVersion {
+  version: number | null;
+  as_of: string | null;
+  tag: string | null;
+  columns: boolean;
 }
 
 /** One row group of a segment's file. */
@@ -771,6 +826,15 @@ export interface Run {
   task: TaskName | null;
   attempts: number;
   event: number;
+}
+
+/** An action that the user has confirmed. */
+export interface RunRequest {
+  table: string;
+  action: string;
+  arguments: Record<string, string | number | boolean | string[] | null>;
+  /** of the preview that was confirmed */
+  seal: string;
 }
 
 /** Sums over runs; ``name`` is the day or the owner. */
@@ -881,9 +945,25 @@ export type Severity = "info" | "warning" | "unchecked" | "critical";
 
 /** A simulation of other properties at one version. */
 export interface Simulation {
-  before: PlanViewOutcome;
-  after: PlanViewOutcome;
+  before: SimulationOutcome;
+  after: SimulationOutcome;
   difference: Difference;
+}
+
+/** The plans that one set of properties makes. */
+export interface SimulationOutcome {
+  chosen: PlanOffer[];
+  chosen_total: number;
+  left: LeftAlone[];
+  plans_by_kind: Record<string, number>;
+  /** inputs of all chosen plans */
+  segments: number;
+  bytes: number;
+  outputs: number;
+  /** expected, one after the other */
+  seconds: number;
+  small_files: number;
+  due: string | null;
 }
 
 /** The properties of a simulation; an empty text is the default. */
@@ -951,6 +1031,12 @@ export interface Tag {
   version: number;
 }
 
+/** Name a version, which keeps it. */
+export interface TagVersion {
+  name: string;
+  version: number | null;
+}
+
 /** The task of a DAG run that an author is. */
 export interface TaskName {
   dag_id: string;
@@ -989,4 +1075,3 @@ export interface Versions {
   /** time of the shown version, ISO-8601 UTC */
   at: string;
 }
-

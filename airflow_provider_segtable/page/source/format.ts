@@ -111,6 +111,18 @@ export function place(text: string): string {
   return start && end ? interval(start, end) : text;
 }
 
+// A sentence of the library, with its intervals as people write them.
+export function readable(sentence: string): string {
+  return sentence
+    .replace(INTERVAL, (text) => place(text))
+    .replace(MOMENT, (text) => moment(text))
+    .replace(/ -> /g, " → ");
+}
+
+const INSTANT = String.raw`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z`;
+const MOMENT = new RegExp(INSTANT, "g");
+const INTERVAL = new RegExp(`${INSTANT}/${INSTANT}`, "g");
+
 export function ends(text: string): [number, number] {
   const [start = "", end = ""] = text.split("/");
   return [Date.parse(start), Date.parse(end)];

@@ -1,28 +1,25 @@
-// Who reads, and what they may do: asked once, known to every view.
+// What the reader may do to the table in sight: asked once, known to all its views.
 
 import { createContext } from "preact";
 import { useContext } from "preact/hooks";
-import type { Session } from "./api.ts";
 
 export type ActionName =
   | "plan"
   | "compact"
   | "clean"
   | "tag"
+  | "untag"
   | "restore"
   | "index"
+  | "build_index"
   | "rebuild_index"
   | "publish"
   | "unlock";
 
-export const SessionContext = createContext<Session | null>(null);
-
-export function useSession(): Session | null {
-  return useContext(SessionContext);
-}
+// The names of what the reader may do to the table in sight.
+export const AllowedContext = createContext<ReadonlySet<string>>(new Set());
 
 // What is not allowed is not shown. The server refuses it in any case.
 export function useAllowed(action: ActionName): boolean {
-  const session = useSession();
-  return session !== null && !session.read_only && session.actions.includes(action);
+  return useContext(AllowedContext).has(action);
 }

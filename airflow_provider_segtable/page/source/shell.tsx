@@ -1,14 +1,14 @@
 // The frame of every view: where one is, the views of a table, how fresh the page is, and help.
 
-import { useEffect, useRef, useState } from "preact/hooks";
-import type { Session } from "./api.ts";
-import { useAnswer, useClock, watch } from "./answers.ts";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { AllowedActions, Session } from "./api.ts";
+import { address, useAnswer, useClock, watch } from "./answers.ts";
 import { ActionDialogs } from "./actions.tsx";
 import { Help, useShortcuts } from "./keys.tsx";
 import { Chip } from "./parts/marks.tsx";
 import { Empty, Failed } from "./parts/states.tsx";
 import { fleetHash, hashOf, type Route, TABLE_VIEWS, type TableViewName, tableHash, useRoute } from "./route.ts";
-import { SessionContext } from "./session.ts";
+import { AllowedContext } from "./session.ts";
 import { FleetView } from "./views/fleet.tsx";
 import { IndexesView } from "./views/indexes.tsx";
 import { PlansView } from "./views/plans.tsx";
@@ -22,6 +22,7 @@ export function Shell() {
   const route = useRoute();
   const [help, setHelp] = useState(false);
   const asked = useAnswer<Session>("api/session");
+  const allowed = useAllowedActions(route, asked.data);
   useClock(15_000);
   watch(route.page === "table" ? route.table : "");
   setInAirflow(asked.data?.airflow ?? false);
@@ -29,7 +30,7 @@ export function Shell() {
   useTitle(route);
   const blocked = asked.failure !== null && [401, 403].includes(asked.failure.status) && asked.data === null;
   return (
-    <SessionContext.Provider value={asked.data}>
+    <AllowedContext.Provider value={allowed}>
       <a class="skip" href="#main" onClick={toMain}>
         Skip to the content
       </a>
@@ -44,8 +45,19 @@ export function Shell() {
       </main>
       <ActionDialogs />
       {help && <Help close={() => setHelp(false)} />}
-    </SessionContext.Provider>
+    </AllowedContext.Provider>
   );
+}
+
+const NOTHING: ReadonlySet<string> = new Set();
+
+function useAllowedActions(route: Route, session: Session | null): ReadonlySet<string> {
+  const table = route.page === "table" && session && !session.read_only ? route.table : null;
+  const asked = useAnswer<AllowedActions>(table === null ? null : address("api/actions", { table }));
+  return useMemo(() => {
+    if (table === null || asked.data === null) return NOTHING;
+    return new Set(asked.data.actions.filter((each) => each.allowed).map((each) => each.name));
+  }, [table, asked.data]);
 }
 
 function toMain(event: Event): void {

@@ -74,6 +74,11 @@ test("what stands on nothing lies on the ground", () => {
   assert.equal(rect(rects, "new").y + rect(rects, "new").height, 400);
 });
 
+test("each bucket has a ground of its own", () => {
+  const rects = drawn([cell("a", 2, { bucket: 0, right: 0.5, bytes: 500 }), cell("b", 2, { bucket: 1, lane: 1, left: 0.5, bytes: 500 })]);
+  assert.ok(rect(rects, "b").y + rect(rects, "b").height < rect(rects, "a").y);
+});
+
 test("chunks of different lengths that overlap share a stack", () => {
   const hour = (n: number) => cell(`h${n}`, 0, { lane: 1, start: new Date((n * DAY) / 24).toISOString(), end: new Date(((n + 1) * DAY) / 24).toISOString(), bytes: 40 });
   const rects = drawn([cell("day", 0, { state: "hidden" }), hour(0), hour(1)]);

@@ -3,7 +3,8 @@
 // 1. Across is time: a cell lies in its interval, at its share of it (`left` to `right`).
 // 2. Up are generations, then versions: of cells that overlap in time, those of the lowest lane lie
 //    on the ground, and each other one on the highest that it covers a part of. So a segment stands
-//    on those that it replaced, and nothing floats.
+//    on those that it replaced, and nothing floats. Each bucket has a ground of its own, above the
+//    bucket before it.
 // 3. Area is bytes: a cell's height is its bytes by its width, on one scale for the whole picture.
 //    That scale lets the fullest stack fill the height.
 // 4. What is there is seen: nothing is smaller than `LEAST` pixels either way.
@@ -25,6 +26,8 @@ export interface Range {
 
 const LEAST = 2;
 const GAP = 1;
+const BUCKET_GAP = 5;
+const BUCKET_GAPS = 20; // of all buckets of a stack
 
 // A cell with its place in units that no zoom changes: milliseconds, and bytes by millisecond.
 interface Placed {
@@ -34,6 +37,7 @@ interface Placed {
   base: number;
   top: number;
   below: number; // cells under it
+  bucket: number; // rank of its bucket in the stack
 }
 
 // Cells whose times overlap.
@@ -41,6 +45,7 @@ export interface Stack {
   start: number;
   end: number;
   top: number;
+  buckets: number;
   cells: Placed[];
 }
 
@@ -57,7 +62,7 @@ export function stacks(cells: Cell[]): Stack[] {
   }
   return found.map(({ start, end, cells: some }) => {
     const placed = stacked(some);
-    return { start, end, cells: placed, top: placed.reduce((most, each) => Math.max(most, each.top), 0) };
+    return { start, end, cells: placed, top: highest(placed), buckets: (placed[placed.length - 1]?.bucket ?? 0) + 1 };
   });
 }
 
@@ -69,13 +74,22 @@ function rowOf(cell: Cell): number {
 }
 
 function stacked(cells: Cell[]): Placed[] {
-  const rows = grouped(cells);
-  const lower: Placed[] = [];
-  for (const [, row] of [...rows].sort(([a], [b]) => a - b)) {
-    const placed = row.map((cell) => standing(cell, lower));
+  const all: Placed[] = [];
+  let lower: Placed[] = []; // of the same bucket
+  let [ground, rank, bucket] = [0, 0, cells[0]?.bucket ?? null];
+  for (const [n, [, row]] of [...grouped(cells)].sort(([a], [b]) => a - b).entries()) {
+    const next = row[0]?.bucket ?? null;
+    if (n > 0 && next !== bucket) [ground, rank, lower] = [highest(all), rank + 1, []];
+    bucket = next;
+    const placed = row.map((cell) => standing(cell, lower, ground, rank));
     lower.push(...placed);
+    all.push(...placed);
   }
-  return lower;
+  return all;
+}
+
+function highest(some: Placed[]): number {
+  return some.reduce((most, each) => Math.max(most, each.top), 0);
 }
 
 function grouped(cells: Cell[]): Map<number, Cell[]> {
@@ -88,18 +102,18 @@ function grouped(cells: Cell[]): Map<number, Cell[]> {
   return rows;
 }
 
-function standing(cell: Cell, lower: Placed[]): Placed {
+function standing(cell: Cell, lower: Placed[], ground: number, bucket: number): Placed {
   const start = Date.parse(cell.start);
   const length = Date.parse(cell.end) - start;
   const [from, to] = [start + cell.left * length, start + cell.right * length];
   const edge = (to - from) * 1e-3; // neighbours that touch do not carry it
-  let [base, below] = [0, 0];
+  let [base, below] = [ground, 0];
   for (const each of lower)
     if (each.to > from + edge && each.from < to - edge) {
       base = Math.max(base, each.top);
       below = Math.max(below, each.below + 1);
     }
-  return { cell, from, to, base, top: base + cell.bytes / Math.max(1e-6, to - from), below };
+  return { cell, from, to, base, top: base + cell.bytes / Math.max(1e-6, to - from), below, bucket };
 }
 
 // The top of the fullest stack in a range: what the height of the plot stands for.
@@ -112,14 +126,15 @@ export function layout(some: Stack[], range: Range, width: number, height: numbe
   const scale = { x: width / (range.end - range.start), y: height / (most || 1) };
   return some
     .filter((stack) => stack.end > range.start && stack.start < range.end)
-    .flatMap((stack) => stack.cells.map((each) => rectOf(each, range, scale, height)));
+    .flatMap((stack) => stack.cells.map((each) => rectOf(each, stack, range, scale, height)));
 }
 
-function rectOf(each: Placed, range: Range, scale: { x: number; y: number }, ground: number): Rect {
+function rectOf(each: Placed, stack: Stack, range: Range, scale: { x: number; y: number }, ground: number): Rect {
   const wide = (each.to - each.from) * scale.x;
   const gap = wide > 12 ? GAP : wide > 4 ? 0.5 : 0;
   const tall = Math.max(LEAST, (each.top - each.base) * scale.y - (each.below ? GAP : 0));
-  const foot = Math.max(each.base * scale.y, each.below * LEAST) + (each.below ? GAP : 0);
+  const apart = each.bucket * Math.min(BUCKET_GAP, BUCKET_GAPS / stack.buckets);
+  const foot = Math.max(each.base * scale.y, each.below * LEAST) + (each.below ? GAP : 0) + apart;
   return {
     cell: each.cell,
     x: (each.from - range.start) * scale.x,

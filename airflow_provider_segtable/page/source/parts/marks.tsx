@@ -26,10 +26,10 @@ export function Chip({ tone = "plain", children }: { tone?: string; children: Co
 }
 
 // The kind of a plan or event with its colour, which is the same in every view.
-export function Kind({ kind }: { kind: string }) {
+export function Kind({ kind, like }: { kind: string; like?: string }) {
   return (
     <span class="kind">
-      <span class={`swatch ${kindClass(kind)}`} aria-hidden="true" />
+      <span class={`swatch ${kindClass(like ?? kind)}`} aria-hidden="true" />
       {kindWord(kind)}
     </span>
   );

@@ -27,6 +27,11 @@ test("ticks of time are as many as there is room for, at every length", () => {
   }
 });
 
+test("ticks of weeks are Mondays", () => {
+  const start = Date.parse("2026-11-01T00:00:00Z");
+  assert.deepEqual(timeTicks(start, start + 30 * DAY, 5).map((tick) => new Date(tick.at).getUTCDay()), [1, 1, 1, 1, 1]);
+});
+
 test("a day's ticks name the day once, then hours", () => {
   const start = Date.parse("2026-03-01T01:00:00Z");
   const texts = timeTicks(start, start + DAY, 8).map((tick) => tick.text);

@@ -66,7 +66,8 @@ export function timeTicks(from: number, to: number, wanted: number): Tick[] {
 function stepTicks(from: number, to: number, step: number): Tick[] {
   const ticks: Tick[] = [];
   let seen = "";
-  for (let at = Math.ceil(from / step) * step; at <= to; at += step) {
+  const monday = step >= 7 * DAY ? 4 * DAY : 0; // 1970 began on a Thursday
+  for (let at = Math.ceil((from - monday) / step) * step + monday; at <= to; at += step) {
     const iso = new Date(at).toISOString();
     const year = ticks.length || step < DAY ? "" : ` ${iso.slice(0, 4)}`;
     const date = `${Number(iso.slice(8, 10))} ${NAMES[Number(iso.slice(5, 7)) - 1]}${year}`;

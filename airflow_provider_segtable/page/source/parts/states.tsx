@@ -128,6 +128,7 @@ export function said(failure: Refused, what: string): Said {
 
 export function Failed(props: { failure: Refused; what: string; again: () => void }) {
   const { title, text, way, again } = said(props.failure, props.what);
+  if (props.failure.status === 400) return <Notice tone="ill">{way ? `${text}: ${way}` : text}</Notice>;
   return (
     <div class="failed" role="alert">
       <h2>{title}</h2>

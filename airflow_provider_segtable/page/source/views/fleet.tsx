@@ -5,7 +5,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { FleetLines, Line } from "../api.ts";
 import { address, now, useAnswer } from "../answers.ts";
-import { ago, bytes, duration, integer, moment, short, UNKNOWN } from "../format.ts";
+import { ago, bytes, duration, integer, moment, readable, short, UNKNOWN } from "../format.ts";
 import { Spark } from "../parts/charts.tsx";
 import { type DataColumn, DataTable, type Order, Pager } from "../parts/data_table.tsx";
 import { HealthMark, Icon } from "../parts/icons.tsx";
@@ -156,7 +156,7 @@ const COLUMNS: DataColumn<Line>[] = [
         <a href={tableHash(line.table)} class="name">
           {line.table}
         </a>
-        <span class="reason">{line.error || line.reason || "nothing to do"}</span>
+        <span class="reason">{readable(line.error || line.reason) || "nothing to do"}</span>
       </div>
     ),
   },
@@ -207,7 +207,7 @@ const COLUMNS: DataColumn<Line>[] = [
     key: "next_plan",
     title: "Next plan",
     drop: true,
-    cell: (line) => <span class="clamp" title={line.next_plan}>{line.next_plan || <span class="faint">none</span>}</span>,
+    cell: (line) => <span class="clamp" title={readable(line.next_plan)}>{readable(line.next_plan) || <span class="faint">none</span>}</span>,
   },
   {
     key: "last_run",
@@ -259,7 +259,7 @@ function Lag({ line }: { line: Line }) {
   const [worst] = lags;
   if (!worst) return <span class="faint">{UNKNOWN}</span>;
   const all = lags.map(([name, seconds]) => `${name}: ${duration(seconds)}`).join("\n");
-  if (worst[1] < 1) return <span class="muted" title={all}>up to date</span>;
+  if (worst[1] < 1) return <span class="muted nowrap" title={all}>up to date</span>;
   return (
     <span class="two nowrap" title={all}>
       <span>{duration(worst[1])}</span>

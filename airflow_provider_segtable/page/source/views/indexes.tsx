@@ -46,6 +46,7 @@ function Index({ index, table }: { index: IndexLine; table: string }) {
     <>
       <Chip tone={index.current ? "plain" : "warning"}>{index.current ? "up to date" : index.lag_commits ? `${counted(index.lag_commits, "commit")} behind` : index.status}</Chip>
       <span class="grow" />
+      {!index.current && <ActionButton action="build_index" table={table} given={{ name: index.name }} />}
       <ActionButton action="rebuild_index" table={table} given={{ name: index.name }} />
     </>
   );
@@ -119,7 +120,7 @@ function Explain({ route }: { route: TableRoute }) {
       >
         <label>
           <span class="visually-hidden">Condition</span>
-          <input value={text} placeholder="user_id = 77 and at >= '2026-11-01'" spellcheck={false} data-shortcut="search" onInput={(event) => setText(event.currentTarget.value)} />
+          <input value={text} placeholder="column = 77 and other like 'a%'" spellcheck={false} data-shortcut="search" onInput={(event) => setText(event.currentTarget.value)} />
         </label>
         <button type="submit" disabled={!text.trim()}>
           Explain

@@ -3,10 +3,10 @@
 // that other properties make.
 
 import { useState } from "preact/hooks";
-import type { LeftAlone, Limit, PlanDone, PlanOffer, PlanProgress, PlanViewOutcome, Plans, Property, Simulation, TableShown } from "../api.ts";
+import type { LeftAlone, Limit, PlanDone, PlanOffer, PlanProgress, SimulationOutcome, Plans, Property, Simulation, TableShown } from "../api.ts";
 import { ActionButton } from "../actions.tsx";
 import { address, Refused, simulate, useAnswer } from "../answers.ts";
-import { bytes, counted, duration, ends, integer, percent, place, short } from "../format.ts";
+import { bytes, counted, duration, ends, integer, percent, place, readable, short } from "../format.ts";
 import { Meter, Pair, type StripMark, TimeStrip } from "../parts/charts.tsx";
 import { type DataColumn, DataTable } from "../parts/data_table.tsx";
 import { Icon } from "../parts/icons.tsx";
@@ -123,7 +123,7 @@ const PENDING: DataColumn<PlanProgress>[] = [
   { key: "bytes", title: "Size", number: true, cell: (each) => bytes(each.bar.bytes) },
   { key: "age", title: "Waits", number: true, cell: (each) => duration(each.age_seconds) },
   { key: "expected", title: "Expected", number: true, cell: (each) => duration(each.expected_seconds) },
-  { key: "reason", title: "Why", wide: true, cell: (each) => each.bar.reason },
+  { key: "reason", title: "Why", wide: true, cell: (each) => readable(each.bar.reason) },
   { key: "author", title: "By", cell: (each) => <Author author={each.bar.author} task={each.bar.task} /> },
 ];
 
@@ -135,7 +135,7 @@ const CHOSEN: DataColumn<PlanOffer>[] = [
   { key: "gain", title: "Gain", hint: "Segments that it removes or tidies", number: true, by: (each) => each.gain, cell: (each) => integer(Math.round(each.gain)) },
   { key: "seconds", title: "Expected", number: true, by: (each) => each.expected_seconds, cell: (each) => duration(each.expected_seconds) },
   { key: "order", title: "Order", drop: true, cell: (each) => each.clustering || <span class="faint">as it is</span> },
-  { key: "reason", title: "Why", wide: true, cell: (each) => each.reason },
+  { key: "reason", title: "Why", wide: true, cell: (each) => readable(each.reason) },
 ];
 
 function leftColumns(table: string): DataColumn<LeftAlone>[] {
@@ -143,7 +143,7 @@ function leftColumns(table: string): DataColumn<LeftAlone>[] {
     { key: "places", title: "Places", number: true, by: (each) => each.places, cell: (each) => integer(each.places) },
     { key: "where", title: "Where", main: true, by: (each) => each.place.interval, cell: (each) => <Where each={each.place} /> },
     { key: "kind", title: "By", by: (each) => each.kind, cell: (each) => <Kind kind={each.kind} /> },
-    { key: "sentence", title: "Reason", wide: true, cell: (each) => <>{each.sentence} <code class="code">{each.code}</code></> },
+    { key: "sentence", title: "Reason", wide: true, cell: (each) => <>{readable(each.sentence)} <code class="code">{each.code}</code></> },
     { key: "number", title: "The number that would change it", cell: (each) => <Bound limit={each.number} /> },
     { key: "until", title: "Until", by: (each) => each.until, cell: (each) => <span class="nowrap">{each.until ? <Time at={each.until} age /> : <span class="faint">an event</span>}</span> },
     {
@@ -177,6 +177,7 @@ function Bound({ limit }: { limit: Limit | null }) {
 function inUnit(value: number, unit: string): string {
   if (unit === "bytes") return bytes(value);
   if (unit === "seconds") return duration(value);
+  if (unit === "minutes") return duration(value * 60);
   if (unit === "share") return percent(value);
   return integer(value);
 }
@@ -319,7 +320,7 @@ function Difference({ found }: { found: Simulation }) {
   const { before, after, difference } = found;
   const everything = [...before.chosen, ...after.chosen];
   const times = everything.flatMap((plan) => ends(plan.place.interval)).filter(Number.isFinite);
-  const rows: [string, (outcome: PlanViewOutcome) => number, (value: number) => string][] = [
+  const rows: [string, (outcome: SimulationOutcome) => number, (value: number) => string][] = [
     ["Plans", (outcome) => outcome.chosen_total, integer],
     ["Input files", (outcome) => outcome.segments, integer],
     ["Output files", (outcome) => outcome.outputs, integer],
@@ -329,7 +330,7 @@ function Difference({ found }: { found: Simulation }) {
   ];
   return (
     <div class="difference">
-      <p class="sentence">{difference.sentence}</p>
+      <p class="sentence">{readable(difference.sentence)}</p>
       <p class="muted">{difference.properties.map((each) => `${each.name}: ${each.before || "default"} → ${each.after || "default"}`).join(" · ")}</p>
       <div class="columns">
         <DataTable
@@ -373,8 +374,8 @@ function Difference({ found }: { found: Simulation }) {
           pageSize={20}
           columns={[
             { key: "where", title: "Where", main: true, cell: (each) => <Where each={each.place} /> },
-            { key: "before", title: "Now", cell: (each) => <span class={each.ends ? "" : "muted"}>{each.before || "nothing"}</span> },
-            { key: "after", title: "With these", cell: (each) => <span class={each.begins ? "" : "muted"}>{each.after || "nothing"}</span> },
+            { key: "before", title: "Now", cell: (each) => <span class={each.ends ? "" : "muted"}>{readable(each.before) || "nothing"}</span> },
+            { key: "after", title: "With these", cell: (each) => <span class={each.begins ? "" : "muted"}>{readable(each.after) || "nothing"}</span> },
           ]}
         />
       )}

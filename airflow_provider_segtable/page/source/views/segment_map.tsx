@@ -10,7 +10,7 @@ import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } fr
 import type { Cell, ChunkChanges, SegmentInFull, SegmentMap } from "../api.ts";
 import { ActionButton } from "../actions.tsx";
 import { address, ask, useAnswer } from "../answers.ts";
-import { bytes, counted, integer, interval, moment, percent, short } from "../format.ts";
+import { bytes, counted, integer, interval, moment, percent, readable, short } from "../format.ts";
 import { colour, MEASURES, type Measure, share } from "../map/colours.ts";
 import { type Direction, fullest, hit, layout, moved, neighbour, type Range, type Rect, stacks, zoomed } from "../map/layout.ts";
 import { AXIS, draw, inksOf } from "../map/picture.ts";
@@ -18,10 +18,11 @@ import { useGestures } from "../map/gestures.ts";
 import { useWidth } from "../parts/charts.tsx";
 import { type DataColumn, DataTable } from "../parts/data_table.tsx";
 import { Icon } from "../parts/icons.tsx";
-import { Section, Time } from "../parts/marks.tsx";
+import { Time } from "../parts/marks.tsx";
 import { Answered, Empty } from "../parts/states.tsx";
 import { type Route, replaceParameters } from "../route.ts";
 import { onThemeChange } from "../theme.ts";
+import { ChunkPanel } from "./chunk_panel.tsx";
 import { SegmentPanel } from "./segment_panel.tsx";
 import { Choice } from "./table.tsx";
 
@@ -113,7 +114,7 @@ function Explorer({ route, overview }: { route: TableRoute; overview: SegmentMap
       {cell && cell.kind === "segment" && (
         <SegmentPanel table={table} id={cell.id} version={version} close={() => setSelected(null)} select={setSelected} />
       )}
-      {cell && cell.kind !== "segment" && <Cells cell={cell} table={table} close={() => setSelected(null)} />}
+      {cell && <ChunkPanel table={table} cell={cell} all={map.cells} close={() => setSelected(null)} />}
       <CellTable map={map} range={range} select={setSelected} selected={selected} />
     </div>
   );
@@ -637,7 +638,7 @@ function Versions(props: {
           <b>{shown === last && dragged === null ? "Now" : "Version"}</b> {integer(dragged ?? shown)}
         </span>
         <span class="muted">
-          {change ? change.sentence : shown === last ? "" : "this event changed no segment in sight"}
+          {change ? readable(change.sentence) : shown === last ? "" : "this event changed no segment in sight"}
         </span>
         <Time at={change?.at ?? (dragged === null ? map.versions.at : null)} />
         {props.version !== null && (
@@ -659,26 +660,6 @@ function Versions(props: {
 }
 
 // ---- the same as words ----
-
-function Cells({ cell, table, close }: { cell: Cell; table: string; close: () => void }) {
-  return (
-    <Section
-      title={interval(cell.start, cell.end)}
-      beside={
-        <>
-          <ActionButton action="compact" table={table} given={{ interval: `${cell.start}/${cell.end}` }}>
-            Compact this range
-          </ActionButton>
-          <button type="button" class="quiet" onClick={close} aria-label="Close">
-            <Icon name="close" />
-          </button>
-        </>
-      }
-    >
-      <p>{described(cell)}</p>
-    </Section>
-  );
-}
 
 const COLUMNS: DataColumn<Cell>[] = [
   { key: "start", title: "Time", main: true, by: (cell) => cell.start, cell: (cell) => <span class="nowrap num">{interval(cell.start, cell.end)}</span> },

@@ -1,9 +1,8 @@
 // A segment in full: why it is visible or hidden, what stands above and below it, its row groups.
 
 import type { RowGroup, SegmentInFull } from "../api.ts";
-import { ActionButton } from "../actions.tsx";
 import { address, useAnswer } from "../answers.ts";
-import { bytes, integer, interval, percent, short } from "../format.ts";
+import { bytes, integer, interval, percent, readable, short } from "../format.ts";
 import { useWidth } from "../parts/charts.tsx";
 import { type DataColumn, DataTable } from "../parts/data_table.tsx";
 import { Icon } from "../parts/icons.tsx";
@@ -23,14 +22,9 @@ export function SegmentPanel(props: {
   const { table, id, version, close } = props;
   const asked = useAnswer<SegmentInFull>(address("api/segment", { table, id, version }));
   const beside = (
-    <>
-      <ActionButton action="compact" table={table} given={{ segments: [id] }}>
-        Compact with its neighbours
-      </ActionButton>
-      <button type="button" class="quiet" onClick={close} aria-label="Close the segment">
-        <Icon name="close" />
-      </button>
-    </>
+    <button type="button" class="quiet" onClick={close} aria-label="Close the segment">
+      <Icon name="close" />
+    </button>
   );
   return (
     <Section title="Segment" count={id} beside={beside}>
@@ -46,7 +40,7 @@ function InFull(props: { segment: SegmentInFull; table: string; select: (id: str
   const { cell } = segment;
   return (
     <div class="in-full">
-      <p class="sentence">{segment.why}</p>
+      <p class="sentence">{readable(segment.why)}</p>
       <Ids title="Hidden by" ids={segment.replaced_by} select={select} />
       <Ids title="Stands on" ids={segment.replaces} select={select} />
       <Facts

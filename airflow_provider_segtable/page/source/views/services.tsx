@@ -149,7 +149,7 @@ function Format({ each, table }: { each: PublishedLine; table: string }) {
         <>
           <Chip tone={tone}>{word}</Chip>
           <span class="grow" />
-          <ActionButton action="publish" table={table} given={{ format: each.format }} />
+          <ActionButton action="publish" table={table} given={{ formats: [each.format] }} />
         </>
       }
     >

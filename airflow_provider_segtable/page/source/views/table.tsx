@@ -5,7 +5,7 @@ import { useState } from "preact/hooks";
 import type { Aim, ColumnShown, ConsumerShown, FindingShown, Growth, GrowthShown, HealthShown, Property, TableShown, Tag } from "../api.ts";
 import { address, useAnswer } from "../answers.ts";
 import { ActionButton } from "../actions.tsx";
-import { bytes, duration, integer, percent, short } from "../format.ts";
+import { bytes, duration, integer, percent, readable, short } from "../format.ts";
 import { Meter, TimePlot } from "../parts/charts.tsx";
 import { type DataColumn, DataTable } from "../parts/data_table.tsx";
 import { HealthMark, OF_SEVERITY, SEVERITY_WORDS } from "../parts/icons.tsx";
@@ -95,7 +95,7 @@ function FindingLine({ finding, table }: { finding: FindingShown; table: string 
       <HealthMark health={OF_SEVERITY[finding.severity]} word={SEVERITY_WORDS[finding.severity]} />
       <div>
         <p>
-          <b>{finding.where}</b>: {finding.what}
+          <b>{readable(finding.where)}</b>: {readable(finding.what)}
         </p>
         <p class="muted">{finding.why}</p>
         <p class="way">
@@ -292,7 +292,8 @@ function tagColumns(table: string): DataColumn<Tag>[] {
       cell: (tag) => (
         <>
           <a href={tableHash(table, "map", { version: String(tag.version) })}>map</a> ·{" "}
-          <a href={tableHash(table, "timeline", { event: String(tag.version) })}>event</a>
+          <a href={tableHash(table, "timeline", { event: String(tag.version) })}>event</a>{" "}
+          <ActionButton quiet action="untag" table={table} given={{ name: tag.name }} />
         </>
       ),
     },

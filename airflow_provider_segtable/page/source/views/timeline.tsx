@@ -6,11 +6,11 @@ import { useEffect, useState } from "preact/hooks";
 import type { EventInFull, EventLine, PlanBar, TaskName, Timeline } from "../api.ts";
 import { ActionButton } from "../actions.tsx";
 import { address, ask, now, Refused, useAnswer } from "../answers.ts";
-import { bytes, duration, integer, moment, place, short } from "../format.ts";
+import { bytes, duration, integer, moment, place, readable, short } from "../format.ts";
 import { useWidth } from "../parts/charts.tsx";
 import { type DataColumn, DataTable } from "../parts/data_table.tsx";
 import { Chip, Kind, kindClass, Outside, Section, Time } from "../parts/marks.tsx";
-import { linear, timeTicks } from "../parts/scales.ts";
+import { anchor, linear, timeTicks } from "../parts/scales.ts";
 import { Answered, Empty, Notice } from "../parts/states.tsx";
 import { type Route, replaceParameters, tableHash } from "../route.ts";
 import { Search } from "./fleet.tsx";
@@ -119,7 +119,7 @@ function columnsOf(table: string, event: string, set: (changes: Record<string, s
       ),
     },
     { key: "at", title: "Time, UTC", cell: (each) => <span class="nowrap num"><Time at={each.at} /></span> },
-    { key: "kind", title: "Kind", cell: (each) => <Kind kind={each.kind} /> },
+    { key: "kind", title: "Kind", cell: (each) => <Kind kind={each.kind} {...(each.plans[0] ? { like: each.plans[0] } : {})} /> },
     {
       key: "sentence",
       title: "Change",
@@ -127,7 +127,7 @@ function columnsOf(table: string, event: string, set: (changes: Record<string, s
       wide: true,
       cell: (each) => (
         <>
-          {each.sentence}{" "}
+          {readable(each.sentence)}{" "}
           {each.tags.map((tag) => (
             <Chip key={tag} tone="accent">
               {tag}
@@ -192,7 +192,7 @@ function InFull({ table, n }: { table: string; n: number }) {
     <Answered asked={asked} what="event">
       {({ line, body, cut, touches, everywhere }) => (
         <div class="event-full">
-          <p class="sentence">{line.sentence}</p>
+          <p class="sentence">{readable(line.sentence)}</p>
           <div class="actions">
             {line.readable && (
               <a class="button" href={tableHash(table, "map", { version: String(n) })}>
@@ -259,7 +259,7 @@ function Bars({ plans }: { plans: PlanBar[] }) {
           {timeTicks(from - margin, to + margin, width / 110).map((tick) => (
             <g key={tick.at} class="tick">
               <line x1={x(tick.at)} x2={x(tick.at)} y1="0" y2={height - TICKS} />
-              <text x={x(tick.at)} y={height - 5} text-anchor="middle">
+              <text x={x(tick.at)} y={height - 5} text-anchor={anchor(x(tick.at), 0, width)}>
                 {tick.text}
               </text>
             </g>
@@ -289,7 +289,7 @@ function Bars({ plans }: { plans: PlanBar[] }) {
 
 function words(plan: PlanBar): string {
   const worked = plan.worked_seconds === null ? "" : `, worked ${duration(plan.worked_seconds)}`;
-  return `waited ${duration(plan.waited_seconds)}${worked} · ${plan.note || plan.reason}`;
+  return `waited ${duration(plan.waited_seconds)}${worked} · ${readable(plan.note || plan.reason)}`;
 }
 
 // Each bar takes the first row that is free at its begin.
