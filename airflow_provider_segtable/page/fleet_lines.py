@@ -10,17 +10,19 @@
 4. Changes are the newest known versions, for polling: no table is loaded for them.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from airflow_provider_segtable.core.counted import counted, describe_size
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.recovery.diagnosis import Severity, worst
 from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
+from airflow_provider_segtable.core.time_words import in_words
 from airflow_provider_segtable.page.answer import MOST_LISTED, Answer, Shown
 from airflow_provider_segtable.page.fleet_watch import Fleetwide, Known
 from airflow_provider_segtable.page.lake import FleetSeen, Lake, Part, Seen
@@ -75,7 +77,8 @@ class Line(Shown):
     offers: int = Field(description="worthwhile plans")
     pending: int = Field(description="plans that are pending or running")
     lags: Lags
-    next_plan: str = Field(description="what begins next, or why nothing does")
+    next_plan: str = Field(description="the best plan: its kind, time and files; empty: none")
+    next_when: str = Field(description="when it begins, why it waits, or why there is none")
     last_run: LineRun | None
     spark: Spark
 
@@ -147,7 +150,7 @@ def _first(ranked: tuple[Rank, Line]) -> Rank:
 
 def lines_of(part: Part, now: Instant) -> Iterable[tuple[Rank, Line]]:
     """Yield the lines of a source's tables, each with its rank."""
-    plans = next_plans(part.known)
+    plans = next_plans(part.known, now)
     for name, known in part.known.tables.items():
         group = part.source.fleet.group_of(name)
         aims = objective_of(part.source.fleet, name) != Objective()
@@ -157,26 +160,32 @@ def lines_of(part: Part, now: Instant) -> Iterable[tuple[Rank, Line]]:
             now,
             group=group.name if group else "",
             objective=aims,
-            next_plan=plans.get(name, ""),
+            following=plans.get(name),
         )
         yield _rank(known, line), line
 
 
 def line_of(
-    name: str, known: Known, now: Instant, *, group: str, objective: bool, next_plan: str
+    name: str,
+    known: Known,
+    now: Instant,
+    *,
+    group: str,
+    objective: bool,
+    following: "Next | None",
 ) -> Line:
     """Return a table's line."""
     look, last = known.look or TableLook(name=name), known.glance.last_run
-    health, reason = health_of(known, objective=objective)
+    health, reason = health_of(look.name, known, objective=objective)
     oldest = min((each.since for each in look.offers), default=now)
     small = next((each.value for each in look.gauges if each.name == _SMALL), 0.0)
     return Line(
         table=name,
         group=group or None,
-        error=known.error or None,
+        error=within(known.error, look.name) or None,
         health=health,
         reason=reason,
-        misses=[str(each) for each in look.misses],
+        misses=[each.sentence for each in look.misses],
         objective=objective,
         version=None if known.look is None else look.version,
         committed=None if known.look is None else iso(look.committed),
@@ -188,7 +197,8 @@ def line_of(
         offers=len(look.offers),
         pending=sum(each.pending for each in look.begun),
         lags=_lags(known, look, now),
-        next_plan=next_plan or _nothing(look, known),
+        next_plan=following.plan if following else "",
+        next_when=following.when if following else _nothing(look, known),
         last_run=None
         if last is None
         else LineRun(kind=last.kind, at=iso(last.at), state=last.status),
@@ -201,36 +211,50 @@ def line_of(
 _SMALL = "backlog.small_segments"
 
 
-def health_of(known: Known, *, objective: bool) -> tuple[Health, str]:
+def health_of(name: str, known: Known, *, objective: bool) -> tuple[Health, str]:
     """Return the health of a table, and the worst thing about it in a sentence."""
     if known.error:
-        return "ill", known.error
+        return "ill", within(known.error, name)
     if known.look is None:
         return "unknown", "it was not looked at yet"
     findings = known.glance.findings
     if known.look.misses:
-        return "ill", str(known.look.misses[0])
+        return "ill", known.look.misses[0].sentence
     severity = worst(findings)
     if severity is None or severity is Severity.INFO:
         return "ok", "its objective is met" if objective else "nothing is wrong at a glance"
     first = findings[0]
-    return "ill" if severity is Severity.CRITICAL else "warning", f"{first.where}: {first.what}"
+    what = first.what if first.where.endswith(f"/{name}") else f"{first.where}: {first.what}"
+    return "ill" if severity is Severity.CRITICAL else "warning", within(what, name)
 
 
-def next_plans(known: Fleetwide) -> Mapping[str, str]:
-    """Return what begins next in each table, or why its best offer does not; by name."""
-    found: dict[str, str] = {}
+def within(sentence: str, name: str) -> str:
+    """Return a sentence about a table without the place of the table in its paths."""
+    return re.sub(rf"(?<!\S)\S*/{re.escape(name)}/", "", sentence)
+
+
+class Next(NamedTuple):
+    """The plan of a table that begins next, and when, or why it waits."""
+
+    plan: str
+    when: str
+
+
+def next_plans(known: Fleetwide, now: Instant) -> Mapping[str, Next]:
+    """Return what begins next in each table, or its best offer that does not; by name."""
+    found: dict[str, Next] = {}
     for one in known.plan.chosen:
-        found.setdefault(one.table, f"{_offered(one.offer)} begins at the planner's next run")
+        found.setdefault(one.table, Next(_offered(one.offer, now), "at the planner's next run"))
     for left in known.plan.left:
-        until = "" if left.until is None else f"; until {iso(left.until)}"
-        found.setdefault(left.table, f"{_offered(left.offer)} waits: {left.reason}{until}")
+        until = "" if left.until is None else f" until {iso(left.until)}"
+        waits = Next(_offered(left.offer, now), f"waits{until}: {left.reason}")
+        found.setdefault(left.table, waits)
     return found
 
 
-def _offered(offer: Offer) -> str:
+def _offered(offer: Offer, now: Instant) -> str:
     files = f"{counted(offer.inputs, 'file')} to {offer.outputs:,}"
-    return f"{offer.kind} of {offer.interval} ({files}, {describe_size(offer.size)})"
+    return f"{offer.kind} of {in_words(offer.interval, now)}: {files}"
 
 
 def _nothing(look: TableLook, known: Known) -> str:

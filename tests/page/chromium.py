@@ -119,6 +119,13 @@ class Window:
             if not any(expected in each for expected in self.expected)
         ]
 
+    def settle(self) -> None:
+        """Wait until the views show their answers."""
+        self.page.wait_for_load_state("networkidle")
+        for frame in self.page.frames:
+            while frame.locator(".skeleton").count():
+                frame.locator(".skeleton").first.wait_for(state="detached")
+
     def axe(self) -> list[str]:
         """Return the serious findings of axe-core in the page and its frames, a line each."""
         found = []

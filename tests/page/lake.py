@@ -33,7 +33,7 @@ ORDERS, RETURNS, INVOICES = "sales/orders", "sales/returns", "billing/invoices"
 SENSORS, BROKEN, MARKUP = "iot/sensors", "iot/broken", "odd/<img src=x onerror=alert(1)>"
 LATE_DAY = datetime(2026, 3, 3, tzinfo=UTC)
 AIRFLOW = "worker-3:812 segtable_minor__lake/fleet__sales.orders/compact"
-FAR_S = 1e9
+FAR_S, TICK_S = 1e9, 1.5
 SCHEMA = pa.schema(
     [
         pa.field("at", pa.timestamp("us", tz="UTC"), nullable=False),
@@ -59,9 +59,18 @@ tables = ["**"]
 """
 
 
+class TickingClock(FakeClock):
+    """A clock that goes on with each look at it."""
+
+    def now(self) -> int:
+        """Return the time, some seconds after the last look."""
+        self.advance(TICK_S)
+        return super().now()
+
+
 @dataclass
 class Lake:
-    """A lake below a folder."""
+    """A lake below a folder; its clock goes on with each look at it, so that work takes time."""
 
     root: Path
     random: Random = field(default_factory=lambda: Random(31))
@@ -70,7 +79,7 @@ class Lake:
     def __post_init__(self) -> None:
         """Begin nine days ago."""
         self.now = datetime.now(UTC).replace(microsecond=0)
-        self.clock = FakeClock(instant(self.now - timedelta(days=9)))
+        self.clock = TickingClock(instant(self.now - timedelta(days=9)))
 
     def make(self) -> None:
         """Make all tables."""
@@ -90,9 +99,9 @@ class Lake:
             "compaction.skip_offset_minutes": "11520",
             "publish.delta": "on",
         }
+        self._days_ago(8.5)
         table = self._create(ORDERS, properties)
         table.create_index("by_customer", "column_stats", "customer")
-        self._days_ago(8.5)
         for day in range(-9, 8):
             for _ in range(6):
                 self._append(table, LATE_DAY + timedelta(days=day), 300)
@@ -115,6 +124,7 @@ class Lake:
 
     def returns(self) -> None:
         properties = {"compaction.min_segments": "4", "publish.delta": "on"}
+        self._days_ago(9)
         table = self._create(RETURNS, properties)
         table.create_index("by_customer", "column_stats", "customer")
         for day in range(6):
@@ -128,6 +138,7 @@ class Lake:
         table.advance_consumer("bi", table.state().n)
 
     def invoices(self) -> None:
+        self._days_ago(7.1)
         table = self._create(INVOICES, {}, primary_key="order_id", buckets=2)
         for n in range(8):
             self._days_ago(7 - n / 2)
@@ -136,8 +147,8 @@ class Lake:
         self._by(table, "anna").delete("order_id < 20")
 
     def sensors(self) -> None:
-        table = self._create(SENSORS, {"compaction.min_segments": "6"}, granularity="hour")
         self._days_ago(5)
+        table = self._create(SENSORS, {"compaction.min_segments": "6"}, granularity="hour")
         for hour in range(72):
             for _ in range(2):
                 self._append(table, LATE_DAY + timedelta(hours=hour), 60, hours=1)
@@ -146,8 +157,8 @@ class Lake:
             self._append(table, LATE_DAY + timedelta(hours=70), 60, hours=1)
 
     def markup(self) -> None:
-        table = self._create(MARKUP, {})
         self._days_ago(4)
+        table = self._create(MARKUP, {})
         author = "<script>document.title='owned'</script>"
         self._append(self._by(table, author), LATE_DAY, 10)
 

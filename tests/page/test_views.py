@@ -1,7 +1,6 @@
 """Each view in Airflow, light and dark, wide and narrow: seen, drawn within its width, accessible."""
 
 import re
-from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -36,12 +35,6 @@ HASHES = {
 }
 
 
-def settled(page: Any) -> None:
-    """Wait until a view shows its answers."""
-    page.wait_for_load_state("networkidle")
-    page.wait_for_function("!document.querySelector('.skeleton')")
-
-
 @pytest.mark.parametrize(("theme", "width"), SHAPES)
 def test_each_view_fits_and_has_no_serious_finding(
     airflow: LookedAt, reader: Opening, theme: str, width: int
@@ -52,7 +45,7 @@ def test_each_view_fits_and_has_no_serious_finding(
     for name, place in HASHES.items():
         window.page.goto("about:blank")
         window.page.goto(f"{airflow.lake_page}{place}")
-        settled(window.page)
+        window.settle()
         window.picture(name, whole=True)
         wider = window.page.evaluate(
             "document.documentElement.scrollWidth - document.documentElement.clientWidth"
