@@ -227,9 +227,9 @@ upgrade: venv ## Install the newest versions that pyproject.toml allows (then te
 PAGE := airflow_provider_segtable/page/source
 
 .PHONY: page
-page: venv $(PAGE)/node_modules/.package-lock.json ## Build the page from its TypeScript, after checking types and tests (needs node 20+)
+page: venv $(PAGE)/node_modules/.package-lock.json ## Build the page from its TypeScript, after its checks and tests (needs node 20+)
 	@$(BIN)/python .ci/page_types.py
-	@cd $(PAGE) && npm run --silent types && npm run --silent test && npm run --silent build
+	@cd $(PAGE) && npm run --silent check && npm run --silent test && npm run --silent build
 
 $(PAGE)/node_modules/.package-lock.json: $(PAGE)/package-lock.json
 	@command -v npm >/dev/null || { echo "make page needs node 20 or later, with npm"; exit 1; }

@@ -5,7 +5,9 @@
    Their data files do not exist: nothing here reads them.
 2. ``first`` is a run that remembers nothing: it opens every table. ``unchanged`` is a run with the
    memory of the one before, ``ten commits`` one after a commit to each of ten tables; of these the
-   median. They write nothing, as ``segtable fleet status`` does.
+   median. They write nothing, as ``segtable fleet status`` does. For all of them it is the time of
+   the first one, so that no look is repeated because of its age; ``a minute later`` has the tables
+   whose look is repeated within a minute.
 3. ``next task`` is what a planner's task does first and last: it reads the memory, asks ZooKeeper
    what is announced, decides, and writes the memory. Commits are announced in a real ZooKeeper.
 4. Requests to storage are counted by an adapter around each table's storage. Peak memory
@@ -42,7 +44,7 @@ from airflow_provider_segtable.core.log.events import Event, encode
 from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
-from airflow_provider_segtable.core.time import DAY_US, Granularity, Interval
+from airflow_provider_segtable.core.time import DAY_US, MINUTE_US, Granularity, Interval
 from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet
 from airflow_provider_segtable.planning.fleet.fleet_memory import FleetMemory
 from airflow_provider_segtable.ports.coordination import Coordinator
@@ -142,6 +144,7 @@ class Planner:
         self.requests: Counter[str] = Counter()
         self.names = find_tables(self.fleet, lambda uri: open_storage(uri or root)).names
         self.coordinator = coordinator
+        self.now = SystemClock().now()
         self._root = root
 
     def ports_of(self, name: str) -> AbstractContextManager[TableContext]:
@@ -152,8 +155,9 @@ class Planner:
 
     def run(self, memory: FleetMemory) -> FleetRun:
         """Plan all tables, and request nothing."""
-        now = SystemClock().now()
-        return run_fleet(self.fleet, self.names, self.ports_of, now, memory=memory, dry_run=True)
+        return run_fleet(
+            self.fleet, self.names, self.ports_of, self.now, memory=memory, dry_run=True
+        )
 
     def commit(self, name: str) -> None:
         """Append a row to a table."""
@@ -194,10 +198,17 @@ def measure(root: str, zookeeper: str) -> dict[str, Any]:
         found["ten commits"].append(took)
         requests["ten commits"] = sum(planner.requests.values())
         memory = run.memory
+    looked = len(run.looked)
     found["next task"] = [timed(next_task, planner, root, memory)[1] for _ in range(3)]
+    planner.now += MINUTE_US
+    planner.requests.clear()
+    run, took = timed(planner.run, memory)
+    found["a minute later"] = [took]
+    requests["a minute later"] = sum(planner.requests.values())
     planner.coordinator.close()
     return {
-        "looked": len(run.looked),
+        "looked": looked,
+        "repeated": len(run.looked),
         "requests": requests,
         "peak_mib": peak_mib(),
         "ms": {name: middle(some) for name, some in found.items()},
@@ -265,6 +276,7 @@ def report(tables: int, found: dict[str, Any]) -> None:
     for name, (took, spent) in found["ms"].items():
         asked = found["requests"].get(name, "")
         print(f"{name:<14}{took:>10,.1f}{spent:>14,.1f}{asked:>10}")
+    print(f"looks that were repeated a minute later: {found['repeated']}")
     print(f"peak memory {found['peak_mib']:.0f} MiB")
     seconds, dags = parse()
     print(f"DAG file {seconds:.3f} s, {dags} DAGs")

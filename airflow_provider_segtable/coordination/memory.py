@@ -598,6 +598,10 @@ class MemoryCoordinator:
             held = box.claims.get(group, {})
             return {name: held[name].claimed for name in sorted(held)}
 
+    def tables_with_claims(self, tables: Collection[str], group: str) -> Collection[str]:
+        """Return the tables in which a name of a group is claimed."""
+        return [table for table in tables if self.claims(table, group)]
+
     def wait_claims(
         self, table: str, group: str, *, seen: Mapping[str, Claimed], wait_s: float
     ) -> Mapping[str, Claimed]:

@@ -214,10 +214,17 @@ class ChunkSummary(NamedTuple):
         time_max: the latest event time; None if no visible segment has rows.
         oldest: the creation time of the oldest segment; None if no segment is visible.
         newest: the creation time of the newest segment; None if no segment is visible.
+        files: the number of segments with a file: all but tombstones.
         sizes: the number of segments with a file, by the bit length of their size in bytes.
         clustered: bytes by clustering; shows how much is not sorted as a policy wants.
         late: the number of segments with rows beside the chunk's base (``core.segment``);
             None if a checkpoint of an older segtable has no number.
+        least, second, most: the sizes of the smallest, the second smallest and the largest file.
+        time_min: the earliest event time.
+        spanned: the sum over segments with rows of the time from first to last event.
+
+    The last five are None if there is none, if the number is too large for a checkpoint, or if an
+        older segtable wrote that.
     """
 
     count: int  # type: ignore[assignment]  # instead of the method of tuples
@@ -231,9 +238,15 @@ class ChunkSummary(NamedTuple):
     time_max: Instant | None = None
     oldest: Instant | None = None
     newest: Instant | None = None
+    files: int = 0
     sizes: Mapping[int, int] = _NOTHING
     clustered: Mapping[str, int] = _NOTHING
     late: int | None = 0
+    least: int | None = None
+    second: int | None = None
+    most: int | None = None
+    time_min: Instant | None = None
+    spanned: int | None = None
 
     @property
     def hidden(self) -> int:
@@ -244,38 +257,59 @@ class ChunkSummary(NamedTuple):
         """Return the bytes of segments with another clustering."""
         return self.size - self.clustered.get(clustering, 0)
 
+    def unsorted_share(self, clustering: str) -> float:
+        """Return the share of these bytes."""
+        return self.unsorted(clustering) / max(1, self.size)
+
     @property
     def baseless(self) -> bool:
         """Return whether there are rows, and none of them in a base; true if that is not known."""
         return self.late is None or 0 < self.late == self.files
 
-    @property
-    def files(self) -> int:
-        """Return the number of visible segments with a file: all but tombstones."""
-        return sum(self.sizes.values())
-
     def smaller_files(self, size: float) -> int | None:
-        """Return the number of files smaller than this, in bytes; None if ``sizes`` cannot."""
+        """Return the number of files smaller than this, in bytes; None if it is not known."""
+        if self.least is not None and self.least >= size:
+            return 0
+        if self.second is not None and self.second >= size:
+            return 1
+        if self.most is not None and self.most < size:
+            return self.files
         if any(least_size(bits) < size <= (1 << bits) - 1 for bits in self.sizes):
             return None
         return sum(n for bits, n in self.sizes.items() if least_size(bits) < size)
 
     def smaller(self, size: float) -> int:
         """Return the most segments that may be smaller than this, in bytes."""
-        small = self.visible
-        for bits, n in self.sizes.items():
-            if least_size(bits) >= size:
-                small -= n
-        return small
+        few = self.smaller_files(size)
+        if few is not None:
+            return self.visible - self.files + few
+        return self.visible - sum(n for bits, n in self.sizes.items() if least_size(bits) >= size)
 
     def any_larger(self, size: float) -> bool:
         """Return whether a segment may be larger than this, in bytes."""
+        if self.most is not None:
+            return self.most > size
         return any(1 << bits > size for bits in self.sizes)
 
 
 def least_size(bits: int) -> int:
     """Return the smallest size with this bit length."""
     return 1 << (bits - 1) if bits else 0
+
+
+def overlap_of(chunks: Sequence[ChunkSummary]) -> float | None:
+    """Return how many visible segments of chunks with rows hold one instant, on average.
+
+    The average is over the time from their first event to their last one; None if it is not known.
+    """
+    spanned, first, last = 0, None, None
+    for each in chunks:
+        if each.spanned is None or each.time_min is None or each.time_max is None:
+            return None
+        spanned += each.spanned
+        first = each.time_min if first is None else min(first, each.time_min)
+        last = each.time_max if last is None else max(last, each.time_max)
+    return 0.0 if first is None or last is None else spanned / (last + 1 - first)
 
 
 def summarize(
@@ -302,6 +336,9 @@ def summarize(
         if segment.path:
             sizes[segment.size.bit_length()] += 1
             clustered[segment.clustering] += segment.size
+    ascending = sorted([segment.size for segment in visible if segment.path])
+    filled = [segment for segment in visible if segment.rows]
+    spanned = sum(segment.time_max + 1 - segment.time_min for segment in filled)
     return ChunkSummary(
         count=len(present),
         core=core,
@@ -311,13 +348,23 @@ def summarize(
         visible=len(visible),
         rows=sum(segment.rows for segment in visible),
         size=sum(segment.size for segment in visible),
-        time_max=max((segment.time_max for segment in visible if segment.rows), default=None),
+        time_max=max((segment.time_max for segment in filled), default=None),
         oldest=min((segment.created for segment in visible), default=None),
         newest=max((segment.created for segment in visible), default=None),
+        files=len(ascending),
         sizes=dict(sorted(sizes.items())),
         clustered=dict(sorted(clustered.items())),
-        late=sum(1 for s in visible if s.rows) - sum(1 for s in base_of(visible) if s.rows),
+        late=len(filled) - sum(1 for s in base_of(visible) if s.rows),
+        least=ascending[0] if ascending else None,
+        second=ascending[1] if len(ascending) > 1 else None,
+        most=ascending[-1] if ascending else None,
+        time_min=min((segment.time_min for segment in filled), default=None),
+        spanned=spanned if 0 < spanned < _MOST_SPANNED else None,
     )
+
+
+_MOST_SPANNED = 2**63
+"""Checkpoints have 64 bits for each number."""
 
 
 # Chunks, and changes of their segments

@@ -40,7 +40,7 @@ depends on the order of arrival and can lose data when generations are nested; t
 """
 
 from bisect import bisect_right
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from heapq import heappop, heappush
@@ -216,6 +216,9 @@ class Timeline:
 
     _chunks: IntervalIndex[AnyChunk] = field(default_factory=IntervalIndex)
     _count: int = 0
+    _shown: list[Mapping[ChunkKey, ChunkSummary]] = field(
+        default_factory=list, init=False, compare=False, repr=False
+    )
 
     @staticmethod
     def empty() -> "Timeline":
@@ -363,9 +366,19 @@ class Timeline:
         """Return the chunks of ``lookup``, each once, by the first instant at which they win."""
         return tuple({chunk.key: None for _, chunk in self.winning(interval)})
 
-    def visible_summaries(self, interval: Interval | None = None) -> dict[ChunkKey, ChunkSummary]:
-        """Return the summaries of ``visible_chunks``, in the same order, without decoding any."""
-        return {chunk.key: chunk.summary for _, chunk in self.winning(interval)}
+    def visible_summaries(
+        self, interval: Interval | None = None
+    ) -> Mapping[ChunkKey, ChunkSummary]:
+        """Return the summaries of ``visible_chunks``, in the same order, without decoding any.
+
+        Those of the whole table are computed once.
+        """
+        if not self._shown:
+            if interval is not None:
+                return {chunk.key: chunk.summary for _, chunk in self.winning(interval)}
+            self._shown[:] = [{chunk.key: chunk.summary for _, chunk in self.winning(None)}]
+        known = self._shown[0]
+        return known if interval is None else {c: known[c] for c in self.visible_chunks(interval)}
 
     def state(self, chunk: ChunkKey, group: GroupKey) -> GroupState:
         """Return the state of a group (rule 4).
@@ -419,7 +432,8 @@ class Timeline:
     def winning(self, interval: Interval | None) -> Iterator[tuple[Interval, AnyChunk]]:
         """Yield the chunks that win, each with a piece of time in which it does."""
         for together in _connected(self.chunks(interval)):
-            for rivals in _by_bucket(together):
+            alone = len(together) == 1
+            for rivals in (together,) if alone else _by_bucket(together):
                 if len(rivals) > 1:
                     yield from _winners(rivals, interval)
                     continue
@@ -462,18 +476,21 @@ def _connected(chunks: Iterable[AnyChunk]) -> Iterator[list[AnyChunk]]:
     together: list[AnyChunk] = []
     end = 0
     for chunk in chunks:
-        if together and chunk.start >= end:
+        interval = chunk.key.interval
+        if together and interval.start < end:
+            together.append(chunk)
+            end = max(end, interval.end)
+            continue
+        if together:
             yield together
-            together = []
-        end = max(end, chunk.end) if together else chunk.end
-        together.append(chunk)
+        together, end = [chunk], interval.end
     if together:
         yield together
 
 
 def _by_bucket(chunks: list[AnyChunk]) -> Iterable[list[AnyChunk]]:
     """Return the chunks of each bucket, in their order."""
-    if len(chunks) == 1 or chunks[0].key.bucket == NO_BUCKET:
+    if chunks[0].key.bucket == NO_BUCKET:
         return (chunks,)
     buckets: dict[int, list[AnyChunk]] = {}
     for chunk in chunks:

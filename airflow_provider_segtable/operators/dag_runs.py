@@ -9,7 +9,8 @@
 3. A run whose task was skipped was marked by a person before it began: Airflow skips no task of
    these DAGs otherwise. That cancels its plans, as marking a task that runs does
    (``services.cancelling``). A plan that has begun elsewhere meanwhile is not cancelled: the log
-   refuses it.
+   refuses it. Before 3.3 the tasks of a run that was marked as successful are so, too; it is
+   repeated like one that was lost.
 4. A plan that its run's task failed at is that task's to retry, for ``GRACE_S``; then, as if its
    worker was killed, another run takes it.
 5. What waits is said, with its reason. What cannot be triggered or cancelled delays no other run,

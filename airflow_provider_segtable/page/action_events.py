@@ -130,7 +130,9 @@ class RestoreVersion(Action):
         if found.n is None and found.columns_n is None:
             return Done(sentence=f"Nothing changed: version {found.version} shows the same rows.")
         rows = counted(found.rows, "row")
-        return Done(sentence=f"Version {found.version} was restored: {rows} came back.")
+        undone = counted((found.n or found.state.n) - 1 - found.version, "later event")
+        restored = f"Version {found.version} was restored: {rows} came back"
+        return Done(sentence=f"{restored}; {undone} no longer count there.")
 
     def _restore(self, seen: Seen, key: str, *, dry_run: bool) -> RestoreResult:
         return restore(

@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Annotated, Any, ClassVar, assert_never
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import InvalidInput, VersionExpired
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.index_plan import pending_plan
 from airflow_provider_segtable.core.log.plan import Plan
+from airflow_provider_segtable.core.log.plan_kinds import kind_named, kinds, named
 from airflow_provider_segtable.core.time import Interval, iso
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.page.action_kind import (
@@ -119,12 +120,18 @@ def _lines_of(name: str, run: PlannerRun) -> Iterator[str]:
 
 
 # Compact
+def _compaction(kind: str) -> str:
+    if kind_named(kind) is None:
+        raise ValueError(f"it is not a kind of compaction: write {named(kinds())}")
+    return kind
+
+
 class CompactSegments(Action):
     """Compact chosen segments, or an interval, by one kind, whatever the policy."""
 
     name: ClassVar[str] = "compact"
     runs: ClassVar[Runs] = Runs.PLANS
-    kind: Text
+    kind: Annotated[str, AfterValidator(_compaction)]
     segments: Annotated[list[Text], Field(min_length=1, max_length=1000)] | None = None
     interval: Text | None = None
 

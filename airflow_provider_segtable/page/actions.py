@@ -217,7 +217,7 @@ def previewed(seen: Seen, action: Action, *more: str) -> Preview:
         sentence=seen.safe(foreseen.sentence),
         effects=[seen.safe(each) for each in (*foreseen.effects, *more)],
         command=command_line(seen, foreseen),
-        confirm=foreseen.confirm,
+        confirm=seen.safe(foreseen.confirm),
         seal=sealed(action, seen.name, pin, foreseen),
     )
 
@@ -256,16 +256,25 @@ def _own_events(ports: TableContext, before: int) -> Iterator[int]:
 
 
 # Routes
+def _refusal(  # what is bound, then what a request has
+    rights: Rights,
+    actions: Actions,
+    viewer: Viewer,
+    name: str,
+    place: TablePlace,
+    given: Mapping[str, Argument],
+) -> str:
+    """Return why a user may not do something to a table; empty if it is allowed."""
+    refused = rights.refusal(viewer, name, place, given)
+    return refused if actions.names else refused or "this page only shows"
+
+
 def routes(lake: Lake, rights: Rights, actions: Actions) -> APIRouter:
     """Return the routes of all actions."""
-    router = APIRouter()
-
-    def refusal(viewer: Viewer, name: str, given: Mapping[str, Argument], place: TablePlace) -> str:
-        refused = rights.refusal(viewer, name, place, given)
-        return refused if actions.names else refused or "this page only shows"
+    router, refusal = APIRouter(), partial(_refusal, rights, actions)
 
     async def admit(viewer: Viewer, request: ActionRequest) -> None:
-        asked = partial(refusal, viewer, request.action, request.arguments)
+        asked = partial(refusal, viewer, request.action, given=request.arguments)
         if why := await lake.aside(request.table, asked):
             raise HTTPException(403, why)
 
@@ -293,7 +302,7 @@ def routes(lake: Lake, rights: Rights, actions: Actions) -> APIRouter:
         viewer: Annotated[Viewer, Depends(rights.view)],
     ) -> Answer[AllowedActions]:
         whys = await lake.aside(
-            table, lambda place: {name: refusal(viewer, name, {}, place) for name in actions.names}
+            table, lambda place: {name: refusal(viewer, name, place, {}) for name in actions.names}
         )
         found = [Allowed(name=name, allowed=not why, refusal=why) for name, why in whys.items()]
         return lake.now(AllowedActions(actions=found))

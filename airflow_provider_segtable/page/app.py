@@ -17,7 +17,6 @@ from pydantic import Field
 
 from airflow_provider_segtable import __version__
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.page import (
     event_list,
     explain_view,
@@ -89,7 +88,7 @@ def page_app(
         redoc_url=None,
     )
     app.add_middleware(Guard)
-    answer_errors(app)
+    answer_errors(app, lake.safe)
     doing = actions or NoActions()
     app.include_router(_session(lake, rights, doing, airflow=airflow))
     app.include_router(action_routes(lake, rights, doing))
@@ -113,7 +112,7 @@ def _session(lake: Lake, rights: Rights, actions: Actions, *, airflow: bool) -> 
         try:
             sources = await lake.sources()
         except (SegtableError, OSError) as error:
-            late = redacted(str(error))
+            late = lake.safe(str(error))
         fleets = [source.fleet.name for source in sources if source.fleet.name]
         shown = Session(
             user=viewer.name,

@@ -338,13 +338,13 @@ Sort = Literal[
 
 # Changes
 def heads_of(fleet: FleetSeen, *, since: str) -> Heads:
-    """Return the newest known versions that were committed since a time."""
+    """Return the newest known versions that were noticed since a time."""
     return Heads(
         heads={
             part.name_of(name): known.look.version
             for part in fleet.parts
             for name, known in part.known.tables.items()
-            if known.look is not None and iso(known.look.committed) >= since
+            if known.look is not None and iso(known.noticed) >= since
         }
     )
 

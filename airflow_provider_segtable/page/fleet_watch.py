@@ -48,12 +48,16 @@ SizePoint = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What is known of a table; without a look there is an error, or it was not looked at yet."""
+    """What is known of a table; it was not looked at yet if there is neither a look nor an error.
+
+    With an error, the look is that of before. ``noticed`` is when its version was seen first.
+    """
 
     look: TableLook | None = None
     glance: Glance = field(default_factory=Glance)
     error: str = ""
     history: tuple[SizePoint, ...] = ()
+    noticed: Instant = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,18 +153,21 @@ class FleetWatch:
             self._plan, self._ended = run.plan, now
             for report in run.tables:
                 if report.error:
-                    self._known[report.name] = Known(error=source.safe(report.error))
+                    before = self._known.get(report.name, Known())
+                    why = source.safe(report.error)
+                    self._known[report.name] = replace(before, error=why)
         self._read_histories()
 
     def _observe(self, name: str, ports: TableContext, looked: Looked) -> None:
-        look, kept = looked.look, looked.kept
-        seen = glance(ports, look.state, look.policy, look.planned, self._clock.now())
+        look, kept, now = looked.look, looked.kept, self._clock.now()
+        seen = glance(ports, look.state, look.policy, look.planned, now)
         with self._mutex:
             before = self._known.get(name, Known())
-            history = before.history
-            if history and before.look is not None and before.look.version != kept.version:
-                history = (*history, (kept.files, kept.bytes))[-POINTS:]
-            self._known[name] = Known(look=kept, glance=seen, history=history)
+            history, noticed = before.history, before.noticed
+            if before.look is None or before.look.version != kept.version:
+                noticed = now
+                history = history and (*history, (kept.files, kept.bytes))[-POINTS:]
+            self._known[name] = Known(look=kept, glance=seen, history=history, noticed=noticed)
 
     def _read_histories(self) -> None:
         """Read the past of some tables that have none here (rule 5)."""

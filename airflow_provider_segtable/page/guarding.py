@@ -8,7 +8,7 @@
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
@@ -27,7 +27,6 @@ from airflow_provider_segtable.core.errors import (
     SegtableError,
     VersionExpired,
 )
-from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.page.action_kind import Changed
 from airflow_provider_segtable.page.answer import Problem, Unanswered
 
@@ -118,18 +117,18 @@ def _problem(status: int, error: str, message: str) -> JSONResponse:
     return JSONResponse(body.model_dump(), status)
 
 
-def answer_errors(app: FastAPI) -> None:
-    """Let an app answer each error by a ``Problem``."""
+def answer_errors(app: FastAPI, safe: Callable[[str], str]) -> None:
+    """Let an app answer each error by a ``Problem``; ``safe`` hides credentials in its text."""
 
     @app.exception_handler(SegtableError)
     @app.exception_handler(OSError)
     async def known(_: Request, error: Exception) -> JSONResponse:
         status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 503)
-        return _problem(status, type(error).__name__, redacted(str(error)))
+        return _problem(status, type(error).__name__, safe(str(error)))
 
     @app.exception_handler(StarletteHTTPException)
     async def refused(_: Request, error: HTTPException) -> JSONResponse:
-        return _problem(error.status_code, "Refused", redacted(str(error.detail)))
+        return _problem(error.status_code, "Refused", safe(str(error.detail)))
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:

@@ -40,6 +40,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from airflow_provider_segtable.core.errors import NotATable, StorageError
+from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
 from airflow_provider_segtable.page.answer import Answer, Unanswered
 from airflow_provider_segtable.page.fleet_watch import FleetWatch, Fleetwide, Known
@@ -237,6 +238,12 @@ class Lake:
         side, own = self._side_of(table)
         return side.watch.known().tables.get(own, Known())
 
+    def safe(self, text: str) -> str:
+        """Return a text without the credentials of any source."""
+        for side in self._sides.values():
+            text = side.source.safe(text)
+        return redacted(text)
+
     def now(self, data: T) -> Answer[T]:
         """Return an answer that is of no table, and as new as can be."""
         return Answer(version=None, as_of=iso(self.clock.now()), age_seconds=0.0, data=data)
@@ -270,7 +277,8 @@ class Lake:
         Args:
             table: its name in the lake.
             view: called with ``Seen`` and the arguments.
-            fresh_s: for so long the last answer is given again; by default the lake's.
+            fresh_s: for so long the last answer is given again; by default the lake's. With 0 the
+                table is asked for its next event, too.
             limit_s: so long a newer answer is waited for; likewise.
             arguments: of the view.
 
@@ -286,6 +294,8 @@ class Lake:
             return self._shown(kept)
         try:
             if run is None:
+                if fresh_s == 0:
+                    self.states.ask_again(table)
                 workers, made = side.workers, partial(view, **arguments)
                 loading = partial(self.states.load, workers, side.source, table, own)
                 run = self._begun(key, lambda: self._viewed(workers, loading(), made))

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fastapi import APIRouter
 from pydantic import Field
 
-from airflow_provider_segtable.core.log.plan import Plan, PlanState
+from airflow_provider_segtable.core.log.plan import Plan, PlanState, PlanStatus
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import ChunkKey
 from airflow_provider_segtable.core.time import SECOND_US, Instant, Interval, iso
@@ -111,6 +111,8 @@ class Plans(Shown):
     left: list[LeftAlone]
     done_total: int
     left_total: int
+    planned_version: int = Field(description="the version that chosen and left are of")
+    planned_at: str = Field(description="when they were found, ISO-8601 UTC")
     whole: bool = Field(description="whether all places were looked at")
     due: str | None = Field(description="when another look may differ by itself")
     trouble: str = Field(description="why progress is not known; empty if it is")
@@ -130,20 +132,28 @@ def plans_of(state: State, planning: Planning, locks: HeldLocks, now: Instant, l
     pending = [_progress(known, planning, locks, now) for known in state.pending_plans()]
     ended = [known for known in state.plans.values() if not known.status.pending]
     newest = sorted(ended, key=lambda known: -known.last_n)
-    left = left_alone(planning)
-    due = planning.planned.due
+    left, due = left_alone(planning), planning.planned.due
+    requested = {known.plan.id for known in state.plans.values() if not _aborted(known)}
     return Plans(
         pending=[each for each in pending if each.bar.status != "inflight"][:limit],
         running=[each for each in pending if each.bar.status == "inflight"][:limit],
         done=[_done(known, planning) for known in newest[:limit]],
-        chosen=[offer_of(plan, planning) for plan in planning.chosen][:limit],
+        chosen=[offer_of(plan, planning) for plan in planning.chosen if plan.id not in requested][
+            :limit
+        ],
         left=left[:limit],
         done_total=len(ended),
         left_total=len(left),
+        planned_version=planning.n,
+        planned_at=iso(planning.now),
         whole=planning.planned.whole,
         due=None if due is None else iso(due),
         trouble=locks.trouble,
     )
+
+
+def _aborted(known: PlanState) -> bool:
+    return known.status is PlanStatus.ABORTED
 
 
 def offer_of(plan: Plan, planning: Planning) -> PlanOffer:

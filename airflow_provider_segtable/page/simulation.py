@@ -243,7 +243,7 @@ def routes(lake: Lake) -> APIRouter:
     router, plannings = APIRouter(), Plannings()
 
     def simulated(seen: Seen, *, given: tuple[tuple[str, str], ...]) -> Simulation:
-        before = plannings.of(seen)
+        before = plannings.of(seen, exact=True)
 
         def again(state: State) -> Planning:
             return planning_of(state, seen.fleet, seen.own_name, before.now)

@@ -6,6 +6,7 @@
 3. A coordinator is connected at its first use. Reading needs none.
 """
 
+import re
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -13,7 +14,7 @@ from threading import Lock
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.secret import SecretOptions, redacted
+from airflow_provider_segtable.core.secret import HIDDEN, SecretOptions, redacted
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.planning.fleet.fleet import Fleet, Group, Scope
 from airflow_provider_segtable.planning.fleet.fleet_memory import FoundTables
@@ -22,6 +23,7 @@ from airflow_provider_segtable.storage import open_storage
 from airflow_provider_segtable.storage.table_paths import absolute
 from airflow_provider_segtable.table.context import TableContext, open_context
 
+_COORDINATOR = re.compile(r"zk://[^\s,;()]+")
 Opening = Callable[[str], TableContext]
 """Opens the ports of a table by its name below the root, or by its URI."""
 
@@ -62,8 +64,8 @@ class Source:
     close: Callable[[], None] = lambda: None
 
     def safe(self, text: str) -> str:
-        """Return a text without credentials."""
-        return self.hidden.hidden_in(redacted(text))
+        """Return a text without credentials, and without the address of a coordinator."""
+        return _COORDINATOR.sub(HIDDEN, self.hidden.hidden_in(redacted(text)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,8 @@
 2. Freezes, windows, rests and the limits of the table itself apply. What other tables of the fleet
    use of a budget is not known here: the view of the fleet has it.
 3. Plans depend on the time, too. So a planning is made again after ``FRESH_S``, or when it is due.
+4. A planning that took long (a million segments take a second) is kept ``PATIENCE`` times as long,
+   although there are newer versions: it says which one it is of.
 """
 
 from collections.abc import Mapping
@@ -28,6 +30,7 @@ from airflow_provider_segtable.table.definition import check_properties
 from airflow_provider_segtable.table.publishing.refusing import blocking_schemas
 
 FRESH_S = 60.0
+PATIENCE = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +39,7 @@ class Planning:
 
     Attributes:
         n: the version.
+        took_s: how long the planning took.
         costs: how long plans of the table took, by kind.
         policy: the policy in force.
         planned: the worthwhile plans, and all reasons.
@@ -44,6 +48,7 @@ class Planning:
     """
 
     n: int
+    took_s: float = 0.0
     costs: Costs
     policy: Policy
     planned: Planned
@@ -132,16 +137,27 @@ class Plannings:
         """Keep those of so many tables."""
         self._recent: Recent[str, Planning] = Recent(most)
 
-    def of(self, seen: Seen) -> Planning:
-        """Return the planning of the newest version; errors as ``planning_of``."""
-        key, now = seen.state.table.table_id, seen.ports.clock.now()
-        found = self._recent.get(key)
-        if found is not None and _holds(found, seen.state.n, now):
+    def of(self, seen: Seen, *, exact: bool = False) -> Planning:
+        """Return a planning that still holds; errors as ``planning_of``.
+
+        Args:
+            seen: the table.
+            exact: whether it must be of the newest version.
+        """
+        key, clock = seen.state.table.table_id, seen.ports.clock
+        now, found = clock.now(), self._recent.get(key)
+        of_newest = found is not None and found.n == seen.state.n
+        if found is not None and (of_newest or not exact) and holds(found, seen.state.n, now):
             return found
-        return self._recent.keep(key, planning_of(seen.state, seen.fleet, seen.own_name, now))
+        begun_s = clock.monotonic()
+        made = planning_of(seen.state, seen.fleet, seen.own_name, now)
+        return self._recent.keep(key, replace(made, took_s=clock.monotonic() - begun_s))
 
 
-def _holds(planning: Planning, n: int, now: Instant) -> bool:
-    due = planning.planned.due
-    fresh = now - planning.now < FRESH_S * SECOND_US
-    return fresh and planning.n == n and (due is None or now < due)
+def holds(planning: Planning, n: int, now: Instant) -> bool:
+    """Return whether a planning is shown for version ``n`` now; rules 3 and 4."""
+    age_s = (now - planning.now) / SECOND_US
+    due = planning.planned.due if planning.planned.whole else None
+    if age_s < planning.took_s * PATIENCE:
+        return True
+    return planning.n == n and age_s < FRESH_S and (due is None or now < due)

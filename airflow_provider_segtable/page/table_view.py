@@ -4,8 +4,9 @@
 2. A setting shows its value, what gives it, what that wins over, and its default. The scopes of a
    fleet file count, as they do for the planner (``planning.fleet.fleet``).
 3. Findings are those of the doctor, at most every ``EXAMINED_S``, as it lists folders and asks for
-   locks. Until it has answered, and for a table of more than ``MOST_EXAMINED`` segments, they are
-   those of a glance (``health.glance``).
+   locks. The table does not wait for it longer than ``EXAMINED_WITHIN_S``; ``api/health`` does.
+   Until it has answered, and for a table of more than ``MOST_EXAMINED`` segments, they are those of
+   a glance (``health.glance``).
 4. Growth is that of versions that the log still knows (``library.growth``).
 """
 
@@ -47,7 +48,7 @@ from airflow_provider_segtable.table.kept_versions import unread_since
 from airflow_provider_segtable.table.publishing.publisher import status_of_formats
 
 EXAMINED_S = 60.0
-EXAMINED_WITHIN_S = 1.0
+EXAMINED_WITHIN_S = 0.25
 MOST_EXAMINED = 100_000
 
 
@@ -363,14 +364,12 @@ def routes(lake: Lake) -> APIRouter:
     """Return the routes of the view."""
     router = APIRouter()
 
-    async def health_of(table: str) -> HealthShown:
+    async def health_of(table: str, limit_s: float | None = None) -> HealthShown:
         late, found = "", None
         try:
-            found = await lake.answer(
-                table, examined, fresh_s=EXAMINED_S, limit_s=EXAMINED_WITHIN_S
-            )
+            found = await lake.answer(table, examined, fresh_s=EXAMINED_S, limit_s=limit_s)
         except (SegtableError, OSError) as error:
-            late = str(error)
+            late = lake.safe(str(error))
         if found is not None and found.data is not None:
             as_of = found.as_of
             return HealthShown(
@@ -381,9 +380,15 @@ def routes(lake: Lake) -> APIRouter:
 
     @router.get("/api/table")
     async def table(table: Annotated[str, Query(max_length=1000)]) -> Answer[TableShown]:
-        shown, health = await asyncio.gather(lake.answer(table, table_of), health_of(table))
+        shown, health = await asyncio.gather(
+            lake.answer(table, table_of), health_of(table, EXAMINED_WITHIN_S)
+        )
         data = shown.data.model_copy(update={"health": health})
         return shown.model_copy(update={"data": data})
+
+    @router.get("/api/health")
+    async def health(table: Annotated[str, Query(max_length=1000)]) -> Answer[HealthShown]:
+        return lake.now(await health_of(table))
 
     @router.get("/api/growth")
     async def table_growth(table: Annotated[str, Query(max_length=1000)]) -> Answer[Growth]:

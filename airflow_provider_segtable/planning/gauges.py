@@ -40,7 +40,7 @@ def gauges(state: State, policy: Policy, now: Instant) -> Iterator[Gauge]:
     shown, pending = state.timeline.visible_summaries().values(), state.pending_plans()
     visible = sum(summary.visible for summary in shown)
     oldest = min((known.requested_at for known in pending), default=None)
-    small = small_segments(state.timeline, policy).total()
+    small = sum(number for _, number in _small(state.timeline, policy))
     yield Gauge(name="table.segments", value=sum(summary.files for summary in shown))
     yield Gauge(name="table.bytes", value=sum(summary.size for summary in shown))
     yield Gauge(name="backlog.small_segments", value=small)
@@ -57,10 +57,17 @@ def gauges(state: State, policy: Policy, now: Instant) -> Iterator[Gauge]:
 def small_segments(timeline: Timeline, policy: Policy) -> Counter[Interval]:
     """Return the number of visible small segments of each time chunk."""
     chunks: Counter[Interval] = Counter()
-    for chunk, summary in timeline.visible_summaries().items():
-        small = summary.smaller_files(policy.small_size)
-        chunks[chunk.interval] += _decoded(timeline, chunk, policy) if small is None else small
+    for chunk, number in _small(timeline, policy):
+        chunks[chunk.interval] += number
     return chunks
+
+
+def _small(timeline: Timeline, policy: Policy) -> Iterator[tuple[ChunkKey, int]]:
+    """Yield the number of visible small segments of each chunk."""
+    limit = policy.small_size
+    for chunk, summary in timeline.visible_summaries().items():
+        small = summary.smaller_files(limit)
+        yield chunk, _decoded(timeline, chunk, policy) if small is None else small
 
 
 def _decoded(timeline: Timeline, chunk: ChunkKey, policy: Policy) -> int:

@@ -52,6 +52,7 @@ Source of the defaults of retention: Hudi's cleaner (24 hours), Paimon's snapsho
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
 from types import MappingProxyType
 from typing import Any, get_type_hints
 
@@ -69,12 +70,12 @@ from airflow_provider_segtable.core.time import HOUR_US, Cut, Granularity
 Value = int | float | str
 
 
-def names_of(settings: type[Any], prefix: str) -> tuple[str, ...]:
+def names_of(settings: Any, prefix: str) -> tuple[str, ...]:
     """Return the properties that a dataclass of settings has."""
-    return tuple(f"{prefix}.{each.name}" for each in fields(settings))
+    return tuple(f"{prefix}.{name}" for name in _kinds(settings))
 
 
-def values_of(settings: type[Any], prefix: str, properties: Mapping[str, str]) -> dict[str, Value]:
+def values_of(settings: Any, prefix: str, properties: Mapping[str, str]) -> dict[str, Value]:
     """Return the values that properties give to a dataclass of settings, by field.
 
     Args:
@@ -85,7 +86,6 @@ def values_of(settings: type[Any], prefix: str, properties: Mapping[str, str]) -
     Raises:
         InvalidInput: a property is unknown, or no number.
     """
-    kinds = get_type_hints(settings)
     known = names_of(settings, prefix)
     given: dict[str, Value] = {}
     for key, text in properties.items():
@@ -96,8 +96,15 @@ def values_of(settings: type[Any], prefix: str, properties: Mapping[str, str]) -
                 f"{key!r} is not a property: {did_you_mean(key, known)}known are {', '.join(known)}"
             )
         name = key.removeprefix(f"{prefix}.")
-        given[name] = _value(key, text, kinds[name])
+        given[name] = _value(key, text, _kinds(settings)[name])
     return given
+
+
+@cache
+def _kinds(settings: Any) -> Mapping[str, type[Value]]:
+    """Return the types of a dataclass's fields; finding them takes as long as reading a file."""
+    hints = get_type_hints(settings)
+    return {each.name: hints[each.name] for each in fields(settings)}
 
 
 def _value(key: str, text: str, kind: type[Value]) -> Value:
@@ -205,8 +212,7 @@ class Policy:
     @property
     def cut(self) -> Cut:
         """Return the new division of cold chunks."""
-        granularity = Granularity(self.major_granularity) if self.major_granularity else None
-        return Cut(granularity=granularity, buckets=self.major_buckets)
+        return _cut(self.major_granularity, self.major_buckets)
 
     @property
     def small_size(self) -> float:
@@ -222,6 +228,11 @@ class Policy:
     def read(properties: Mapping[str, str]) -> "Policy":
         """Return the policy in a table's properties (``compaction.*``)."""
         return Policy(**values_of(Policy, "compaction", properties))  # type: ignore[arg-type]
+
+
+@cache
+def _cut(granularity: str, buckets: int) -> Cut:
+    return Cut(granularity=Granularity(granularity) if granularity else None, buckets=buckets)
 
 
 _LEAST: Mapping[str, float] = {

@@ -6,8 +6,9 @@
    from chunk summaries only: a plan of k segments removes at most k - 1, copies at least the k
    smallest, and tidies each copied byte at most once for each cause: it is unsorted or replaced,
    or rows in it are deleted.
-3. The bound is 0 if no plan can be due: the area is one chunk, no finder expects a plan
-   (``Finder.may_be_due``), and no row is deleted.
+3. The bound is 0 if no plan can be due: no finder expects a plan (``Finder.may_be_due``), and no
+   row is deleted.
+   A brief run asks first whether the bound of the whole table is 0, as it mostly is.
 4. A large table is examined area by area, the highest bound first, until the budget is used up, or
    the limit of one run is reached (``planning.selection``).
 5. If a plan of a larger kind is due, it replaces the smaller ones that it makes unnecessary; if it
@@ -39,6 +40,7 @@ from airflow_provider_segtable.planning.planner_context import (
 )
 from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.planning.selection import (
+    BRIEFLY,
     Area,
     Candidate,
     Draining,
@@ -49,8 +51,8 @@ from airflow_provider_segtable.planning.selection import (
 
 
 # Areas and their bounds
-def areas(found: PlannerContext) -> Iterator[Area]:
-    """Yield the areas of a table, earliest first."""
+def areas(found: PlannerContext, *, due: bool = False) -> Iterator[Area]:
+    """Yield the areas of a table, earliest first; or only those in which a plan may be due."""
     known = sorted(found.summaries(), key=_times)
     bound = _Bounds(found)
     at = 0
@@ -59,12 +61,25 @@ def areas(found: PlannerContext) -> Iterator[Area]:
         while at < len(known) and known[at][0].interval.start < interval.end:
             at += 1
         inside = known[first:at]
-        yield Area(
-            interval=interval,
-            known=inside,
-            segments=sum([summary.visible for _, summary in inside]),
-            bound=bound.of(interval, inside),
-        )
+        most = bound.of(interval, inside)
+        if most or not due:
+            segments = sum([summary.visible for _, summary in inside])
+            yield Area(interval=interval, known=inside, segments=segments, bound=most)
+
+
+def nothing_due(found: PlannerContext) -> bool:
+    """Return whether no plan of any area can be due, asked of all chunks at once.
+
+    What no finder expects of a whole table, it expects of no part of it.
+    """
+    known = found.summaries()
+    if not known:
+        return True
+    whole = Interval(
+        min([chunk.interval.start for chunk, _ in known]),
+        max([chunk.interval.end for chunk, _ in known]),
+    )
+    return _Bounds(found).of(whole, known) == 0
 
 
 _Known = Sequence[tuple[ChunkKey, ChunkSummary]]
@@ -91,7 +106,7 @@ class _Bounds:
     def of(self, interval: Interval, inside: _Known) -> float:
         """Return the bound of an area."""
         dirty = self._deleted.may_hold(interval)
-        if not (dirty or len(inside) > 1 or self._may_be_due(interval, inside)):
+        if not (dirty or self._may_be_due(interval, inside)):
             return 0.0
         key = _sizes(inside), dirty + self._may_tidy(inside)
         if key not in self._most:
@@ -224,7 +239,9 @@ def plan_all(
     def look(area: Area) -> list[Candidate]:
         return candidates_in(looking_at(found, area.interval), largest_first, skipped)
 
-    chosen = _with_tables(found, choose((), policy, skipped, areas(found), look, explain))
+    brief = explain == BRIEFLY
+    some = () if brief and nothing_due(found) else areas(found, due=brief)
+    chosen = _with_tables(found, choose((), policy, skipped, some, look, explain))
     return replace(chosen, due=_due(found, chosen))
 
 

@@ -236,6 +236,10 @@ class Coordinator(Protocol):
         """Return the live claims of a group, by name."""
         ...
 
+    def tables_with_claims(self, tables: Collection[str], group: str) -> Collection[str]:
+        """Return the tables in which a name of a group is claimed, or was, in few round trips."""
+        ...
+
     def wait_claims(
         self, table: str, group: str, *, seen: Mapping[str, Claimed], wait_s: float
     ) -> Mapping[str, Claimed]:

@@ -13,20 +13,22 @@
 import json
 import logging
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from airflow_provider_segtable import __version__
 from airflow_provider_segtable.core.errors import NotFound, SegtableError
 from airflow_provider_segtable.core.log.events import misfit
-from airflow_provider_segtable.planning.fleet.fleet_memory import FleetMemory
+from airflow_provider_segtable.planning.fleet.fleet_memory import FleetMemory, FoundTables
 from airflow_provider_segtable.ports.storage import Storage
 
 FOLDER = "_segtable_fleet"
 _LOG = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 def memory_path(fleet: str) -> str:
@@ -53,6 +55,21 @@ def read_memory(storage: Storage | None, fleet: str) -> FleetMemory:
     return FleetMemory()
 
 
+def last_search(storage: Storage | None, fleet: str) -> FoundTables | None:
+    """Return the last search for a fleet's tables that a planner remembers, if it remembers any.
+
+    Args:
+        storage: as ``read_memory``.
+        fleet: the name of the fleet.
+    """
+    if storage is None:
+        return None
+    with suppress(SegtableError, OSError, ValueError, TypeError, LookupError, zlib.error):
+        plain = _body(storage.read(memory_path(fleet)), fleet)[_names(FleetMemory).index("found")]
+        return None if plain is None else _checked(plain, FoundTables)
+    return None
+
+
 def write_memory(storage: Storage | None, fleet: str, memory: FleetMemory) -> None:
     """Keep a memory for the next planner, as ``read_memory`` finds it; a failure is logged."""
     try:
@@ -64,7 +81,7 @@ def write_memory(storage: Storage | None, fleet: str, memory: FleetMemory) -> No
 
 def encode_memory(memory: FleetMemory, fleet: str) -> bytes:
     """Return the bytes of a memory."""
-    body = {"head": _head(fleet), "memory": _plain(memory)}
+    body = {"head": _head(fleet), "memory": _dataclass_writer(FleetMemory)(memory)}
     return zlib.compress(json.dumps(body, separators=(",", ":")).encode(), 1)
 
 
@@ -74,16 +91,27 @@ def decode_memory(data: bytes, fleet: str) -> FleetMemory:
     Raises:
         ValueError, zlib.error: it is damaged, of another fleet, or of other code.
     """
+    plain = _body(data, fleet)
+    return _checked(plain, FleetMemory)
+
+
+def _body(data: bytes, fleet: str) -> Any:
+    """Return the plain form of a memory; errors as ``decode_memory``."""
     body = json.loads(zlib.decompress(data))
     if not isinstance(body, dict) or body.get("head") != _head(fleet):
         raise ValueError(f"it is not the memory of fleet {fleet} in this format")
+    return body.get("memory")
+
+
+def _checked(plain: Any, kind: type[T]) -> T:
+    """Return a value from its plain form, with the declared types; errors as ``decode_memory``."""
     try:
-        memory: FleetMemory = _reader(FleetMemory)(body.get("memory"))
+        found: T = _dataclass_reader(kind)(plain)
     except (SegtableError, TypeError, AttributeError, LookupError) as error:
         raise ValueError(f"it is damaged: {error}") from error
-    if wrong := misfit(memory):
+    if wrong := misfit(found):
         raise ValueError(f"it is damaged: {wrong}")
-    return memory
+    return found
 
 
 def _head(fleet: str) -> list[Any]:
@@ -91,13 +119,32 @@ def _head(fleet: str) -> list[Any]:
 
 
 # Values as plain JSON, by their declared types
-def _plain(value: Any) -> Any:
-    kind: Any = type(value)
-    if hasattr(kind, "__dataclass_fields__"):
-        return [_plain(getattr(value, name)) for name in _names(kind)]
-    if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, tuple) else value
+_Change = Callable[[Any], Any]
+
+
+@lru_cache(maxsize=64)
+def _writer(hint: Any) -> _Change | None:
+    """Return what makes a value of a declared type plain; None if it is plain already."""
+    inside, origin = get_args(hint), get_origin(hint)
+    if origin in (Union, UnionType):
+        return _optional(_writer(_only(inside)))
+    if origin is tuple:
+        return _each(_writer(inside[0]), list)
+    if inside:
+        return _entries(_writer(inside[1]))
+    return _dataclass_writer(hint) if is_dataclass(hint) else None
+
+
+def _dataclass_writer(kind: Any) -> _Change:
+    names, changes = _names(kind), _changes(kind, _writer)
+
+    def write(value: Any) -> Any:
+        plain = [getattr(value, name) for name in names]
+        for at, change in changes:
+            plain[at] = change(plain[at])
+        return plain
+
+    return write
 
 
 @lru_cache(maxsize=64)
@@ -106,32 +153,54 @@ def _names(kind: Any) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=64)
-def _reader(hint: Any) -> Callable[[Any], Any]:
-    """Return what makes a value of a declared type from its plain form."""
-    inside = get_args(hint)
-    if get_origin(hint) in (Union, UnionType):
-        (kind,) = (each for each in inside if each is not NoneType)
-        read = _reader(kind)
-        return lambda plain: None if plain is None else read(plain)
-    if get_origin(hint) is tuple:
-        read = _reader(inside[0])
-        return lambda plain: tuple([read(each) for each in plain])
+def _reader(hint: Any) -> _Change | None:
+    """Return what makes a value of a declared type from its plain form; None if that is it."""
+    inside, origin = get_args(hint), get_origin(hint)
+    if origin in (Union, UnionType):
+        return _optional(_reader(_only(inside)))
+    if origin is tuple:
+        return _each(_reader(inside[0]), tuple)
     if inside:
-        read = _reader(inside[1])
-        return lambda plain: {key: read(each) for key, each in plain.items()}
-    if not is_dataclass(hint):
-        return lambda plain: plain
-    return _dataclass_reader(hint)
+        return _entries(_reader(inside[1]))
+    return _dataclass_reader(hint) if is_dataclass(hint) else None
 
 
-def _dataclass_reader(kind: Any) -> Callable[[Any], Any]:
-    names, readers = _names(kind), tuple(map(_reader, _hints(kind).values()))
+def _dataclass_reader(kind: Any) -> _Change:
+    names, changes = _names(kind), _changes(kind, _reader)
 
     def read(plain: Any) -> Any:
-        pairs = zip(names, readers, plain, strict=True)
-        return kind(**{name: of_field(each) for name, of_field, each in pairs})
+        values = [*plain]
+        for at, change in changes:
+            values[at] = change(values[at])
+        return kind(**dict(zip(names, values, strict=True)))
 
     return read
+
+
+def _only(kinds: tuple[Any, ...]) -> Any:
+    """Return the type of a value that may be absent."""
+    (kind,) = (each for each in kinds if each is not NoneType)
+    return kind
+
+
+def _optional(change: _Change | None) -> _Change | None:
+    return change and (lambda value: None if value is None else change(value))
+
+
+def _each(change: _Change | None, kind: _Change) -> _Change:
+    return kind if change is None else lambda some: kind(map(change, some))
+
+
+def _entries(change: _Change | None) -> _Change:
+    if change is None:
+        return dict
+    return lambda some: {key: change(each) for key, each in some.items()}
+
+
+def _changes(kind: Any, of: Callable[[Any], _Change | None]) -> list[tuple[int, _Change]]:
+    """Return the changes of a dataclass's fields, with their places."""
+    some = enumerate(map(of, _hints(kind).values()))
+    return [(at, change) for at, change in some if change is not None]
 
 
 def _hints(kind: Any) -> dict[str, Any]:

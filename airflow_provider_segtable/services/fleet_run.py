@@ -17,10 +17,11 @@
 7. No state of a table outlives its look: what is kept of it (``TableLook``) does not grow with the
    table. So a table with chosen offers is looked at once more, and the plans are requested that are
    found there for them (``plans_of_offers``), with what was written in between.
-8. A dry run writes nothing, and needs no coordinator.
+8. A dry run writes nothing, and needs no coordinator: it asks one for announcements alone.
 9. The facts about a table's reads are read when it is looked at, if it records them.
-10. A look finds out whether a table has a log store. What its services hold is no part of the look:
-    who wants to know asks them (``library.log_stores``), and adds it to the report.
+10. A look finds out whether a table has a log store: its log tells, or a service's claim; these are
+    read together. What services hold is no part of the look: who wants to know asks them
+    (``library.log_stores``), and adds it to the report.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -28,6 +29,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeVar
 
 from airflow_provider_segtable import __version__
 from airflow_provider_segtable.core.errors import CoordinationError, SegtableError
@@ -46,7 +48,7 @@ from airflow_provider_segtable.planning.fleet.fleet_memory import (
     FleetMemory,
     Remembered,
     Why,
-    settings_of_look,
+    settings_of_looks,
     why_anyway,
     why_look,
 )
@@ -72,7 +74,8 @@ from airflow_provider_segtable.planning.fleet.table_look import look_of, with_he
 from airflow_provider_segtable.planning.gauges import Gauge
 from airflow_provider_segtable.planning.properties import Policy, PublishSettings
 from airflow_provider_segtable.planning.selection import BRIEFLY
-from airflow_provider_segtable.services.log_directory import addresses
+from airflow_provider_segtable.ports.coordination import Coordinator
+from airflow_provider_segtable.services.log_directory import BUCKETS, addresses
 from airflow_provider_segtable.services.planner import (
     Look,
     PlannerRun,
@@ -92,6 +95,7 @@ AT_ONCE = 8
 LAGS = ("index", "publication", "log_store")
 """What may lag behind a table, or a table behind."""
 NOTHING = FleetMemory()
+T = TypeVar("T")
 
 PortsOf = Callable[[str], AbstractContextManager[TableContext]]
 """Opens the ports of a table by its name; leaving ends what it opened."""
@@ -225,15 +229,16 @@ def run_fleet(
         report: called with the progress.
         observe: called with what is looked at.
     """
-    tables = {name: settings_of_look(fleet, name, now, __version__) for name in names}
+    tables = settings_of_looks(fleet, names, now, __version__)
     known = {name: memory.tables[name] for name in tables if name in memory.tables}
     with ThreadPoolExecutor(AT_ONCE) as pool:
         looked = _to_look_at(tables, known, ports_of, pool, now, dry_run=dry_run)
         seen = {name: _Seen(name=name, known=each) for name, each in known.items()}
-        seeing = partial(_seen, fleet, ports_of, now, dry_run=dry_run, observe=observe)
+        seeing = partial(_seen, fleet, ports_of, now, tables, dry_run=dry_run, observe=observe)
         for each in pool.map(seeing, looked, looked.values()):
             seen[each.name] = each
             report("looking", len(seen), len(tables))
+        seen |= _with_log_stores([seen[name] for name in looked], ports_of)
         kept = {name: each.known for name, each in seen.items() if each.known}
         looks = with_minutes(each.look for each in kept.values())
         plan = plan_fleet(fleet, looks, now)
@@ -245,9 +250,7 @@ def run_fleet(
                 seen[each.name] = each
                 del kept[each.name]  # its log has new events
     when = _expected(looks, plan, now)
-    reports = (
-        replace(_report(fleet, each, now), expected=when.get(name)) for name, each in seen.items()
-    )
+    reports = (_report(fleet, each, when.get(name), now) for name, each in seen.items())
     return FleetRun(
         at=now,
         plan=plan,
@@ -285,7 +288,8 @@ def _announced(
 
     A dry run announces nothing, so it asks the logs of tables of which nothing is announced.
     """
-    heads = _heads({each.look.table_id for each in known.values()}, known, ports_of)
+    every = {each.look.table_id for each in known.values()}
+    heads = _shared(known, ports_of, lambda coordinator: coordinator.heads(every))
     ids = {name: each.look.table_id for name, each in known.items()}
     found = {name: heads[of] for name, of in ids.items() if of in heads} if heads else {}
     if heads is not None and not dry_run:
@@ -295,20 +299,18 @@ def _announced(
     return {**found, **dict(zip(asked, newest, strict=True))}
 
 
-def _heads(
-    ids: Collection[str], names: Iterable[str], ports_of: PortsOf
-) -> Mapping[str, int] | None:
-    """Return what is announced, by the coordinator that all tables share; None if none answers."""
+def _shared(names: Iterable[str], ports_of: PortsOf, ask: Callable[[Coordinator], T]) -> T | None:
+    """Ask the coordinator that all tables share; None if there is none, or it does not answer."""
     for name in names:
         with suppress(SegtableError, OSError), ports_of(name) as ports:
-            return _heads_by(ports, ids)
+            return _asked(ports, ask)
     return None
 
 
-def _heads_by(ports: TableContext, ids: Collection[str]) -> Mapping[str, int] | None:
+def _asked(ports: TableContext, ask: Callable[[Coordinator], T]) -> T | None:
     try:
         coordinator = ports.optional_coordinator
-        return None if coordinator is None else coordinator.heads(ids)
+        return None if coordinator is None else ask(coordinator)
     except CoordinationError:  # it would not answer for the next table either
         return None
 
@@ -342,6 +344,7 @@ def _seen(
     fleet: Fleet,
     ports_of: PortsOf,
     now: Instant,
+    settings: Mapping[str, str],
     name: str,
     why: Why,
     *,
@@ -350,12 +353,14 @@ def _seen(
 ) -> _Seen:
     """Look at a table, and at those of its indexes; request none of its plans."""
     try:
-        with ports_of(name) as ports:
+        with ports_of(name) as opened:
+            # Who holds locks changes no offer: a dry run waits for no coordinator.
+            ports = replace(opened, optional_coordinator=None) if dry_run else opened
             state, objective = ports.log.load(), objective_of(fleet, name)
             looked = look_for(fleet, name, ports, state, objective, now, dry_run=dry_run)
             look = looked.look
             observe(name, ports, looked)
-            kept = replace(looked.kept, log_store=has_log_store(ports, look.state))
+            kept = replace(looked.kept, log_store=bool(look.state.log_store))
             runs = {name: carry_out(ports, look, ())}
             if look.state.indexes and frozen(fleet, name, now) is None:
                 for folder, run in plan_inner_tables(ports, dry_run=dry_run):
@@ -368,11 +373,28 @@ def _seen(
     known = Remembered(
         look=kept,
         at=now,
-        settings=settings_of_look(fleet, name, now, __version__),
+        settings=settings[name],
         due=_due(kept.measure, runs.values(), now),
         unsettled=_unsettled(look.state, runs.values()),
     )
     return _Seen(name=name, known=known, runs=_beginning(fleet, name, runs, now))
+
+
+def _with_log_stores(seen: Iterable[_Seen], ports_of: PortsOf) -> dict[str, _Seen]:
+    """Return those of the looks whose tables have a log store that no event tells of yet."""
+    unknown = [(each, each.known) for each in seen if each.known and not each.known.look.log_store]
+    ids = {known.look.table_id for _, known in unknown}
+
+    def ask(coordinator: Coordinator) -> set[str]:
+        some = coordinator.tables_with_claims(ids, BUCKETS)
+        return {table for table in some if addresses(coordinator, table)}
+
+    served = _shared([each.name for each, _ in unknown], ports_of, ask) or ()
+    return {
+        each.name: replace(each, known=replace(known, look=replace(known.look, log_store=True)))
+        for each, known in unknown
+        if known.look.table_id in served
+    }
 
 
 def has_log_store(ports: TableContext, state: State) -> bool:
@@ -505,7 +527,7 @@ def _expected(
     return {name: expected(look, begins[name], waits[name], now) for name, look in late.items()}
 
 
-def _report(fleet: Fleet, seen: _Seen, now: Instant) -> TableReport:
+def _report(fleet: Fleet, seen: _Seen, when: Expected | None, now: Instant) -> TableReport:
     group = fleet.group_of(seen.name)
     of_group = group.name if group else ""
     if seen.known is None:
@@ -527,6 +549,7 @@ def _report(fleet: Fleet, seen: _Seen, now: Instant) -> TableReport:
         offered=sum(each.size for each in look.offers),
         waiting=max(0, now - oldest) / SECOND_US,
         pending=sum(each.pending for each in look.begun),
+        expected=when,
         gauges=look.gauges,
         log_store=look.table_id if look.log_store else "",
         runs=seen.runs,

@@ -243,11 +243,16 @@ def _with_indexes(ports: TableContext, state: State, wanted: Sequence[WantedInde
 
 
 def _locks(ports: TableContext, state: State, *, blind: bool) -> tuple[Lock, ...] | None:
-    """Return the held and the awaited locks; None without a coordinator."""
+    """Return the held and the awaited locks, if anything hangs on them; None without a coordinator.
+
+    Whether a worker or a writer lives is asked for pending plans and open ids alone.
+    """
     if blind:
         return None
-    table = state.table.table_id
-    return (*ports.coordinator.locks(table), *ports.coordinator.waiters(table))
+    coordinator, table = ports.coordinator, state.table.table_id
+    if not state.pending_plans() and not any(True for _ in state.ids.holes(Generation.FIRST)):
+        return ()
+    return (*coordinator.locks(table), *coordinator.waiters(table))
 
 
 def _request(ports: TableContext, state: State, chosen: Sequence[Plan]) -> State:

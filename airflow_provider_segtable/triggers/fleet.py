@@ -6,8 +6,9 @@
 
 1. One trigger, with one session of ZooKeeper, serves all tables. It has one watch on the
    announcements of each: a thousand watches are little, and writers announce to them anyway.
-2. The tables are those of the fleet file, read and found again every ``find_every`` seconds. A new
-   one wakes the planner, and so does the trigger's own start: a commit may have been missed.
+2. The tables are those of the fleet file, which is read again every ``find_every`` seconds, as the
+   planner found them last; they are searched for here if that was long ago. A new table wakes the
+   planner, and so does the trigger's own start: a commit may have been missed.
 3. An announcement is a hint. Up to ``MOST_READ`` events behind it are read, until one of them may
    give the planner work (``planning.fleet.waking``). So the planner's own requests do not wake it.
 4. One event stands for the commits to all tables since the last one, and names some of them. What
@@ -28,8 +29,12 @@ from airflow_provider_segtable.core.errors import CoordinatorUnavailable, Segtab
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.hooks.fleet import fleet_of, tables_of
 from airflow_provider_segtable.hooks.segtable import Place, PortsOf, SegtableHook
+from airflow_provider_segtable.planning.fleet.fleet import Fleet
+from airflow_provider_segtable.planning.fleet.fleet_memory import FoundTables
 from airflow_provider_segtable.planning.fleet.waking import wakes
 from airflow_provider_segtable.ports.coordination import Coordinator
+from airflow_provider_segtable.services.fleet_memory_file import last_search
+from airflow_provider_segtable.storage import open_storage
 from airflow_provider_segtable.storage.local import SystemClock
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.triggers.watch import class_path
@@ -65,7 +70,7 @@ class SegtableFleetTrigger(WatcherTrigger["_Fleet"]):
         segtable_conn_id: the connection; its host is where names of tables begin.
         poll_interval: seconds after which the trigger looks at itself.
         at_most_every: seconds from one event to the next.
-        find_every: seconds from one search for tables to the next.
+        find_every: seconds from one look at the fleet file, and for new tables, to the next.
         asset: the name of the asset that it watches: equal triggers of two assets would be shared.
     """
 
@@ -124,6 +129,7 @@ class _Fleet:
         self._trigger = trigger
         self._clock = SystemClock()
         self._find_at = 0.0
+        self._found: FoundTables | None = None
         self._names: dict[str, str] = {}
         self._broken: dict[str, str] = {}
         self._open = ExitStack()
@@ -146,7 +152,7 @@ class _Fleet:
         gone = [table for table, n in heads.items() if n < before.get(table, -1)]
         for table in gone:  # it was dropped, or ZooKeeper was wiped: its id may be another one
             del self._names[table]
-            self._find_at = 0.0
+            self._find_at, self._found = 0.0, None
         changed = {t: n for t, n in heads.items() if t in self._names}
         if not any(self._matters(table, before.get(table), n) for table, n in changed.items()):
             return None
@@ -186,7 +192,10 @@ class _Fleet:
     def _find(self) -> None:
         """Find the tables, and the ids of those that are new."""
         fleet, self._place = fleet_of(self._trigger.fleet, self._place)
-        found = set(tables_of(fleet, self._place, None, self._clock.now()).names)
+        known = [each for each in (self._found, self._last_search(fleet)) if each]
+        before = max(known, key=lambda each: each.at, default=None)
+        self._found = tables_of(fleet, self._place, before, self._clock.now())
+        found = set(self._found.names)
         self._names = {table: name for table, name in self._names.items() if name in found}
         new = sorted(found.difference(self._names.values()))
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -198,6 +207,12 @@ class _Fleet:
         self._broken = broken
         self.seen = {table: n for table, n in self.seen.items() if table in self._names}
         self._find_at = self._clock.monotonic() + self._trigger.find_every
+
+    def _last_search(self, fleet: Fleet) -> FoundTables | None:
+        """Return the planner's last search for tables."""
+        place = self._place
+        root = open_storage(place.root, place.storage_options) if place.root else None
+        return last_search(root, fleet.name)
 
     def _id_of(self, name: str) -> tuple[str, str]:
         """Return the id of a table, or why it cannot be read."""

@@ -14,10 +14,10 @@ from typing import Any
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.index_plan import IndexPlan
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.dag_runs import Placed, placed_run
 from airflow_provider_segtable.operators.emission import Located, emissions, legal_run_id
+from airflow_provider_segtable.operators.index import SegtableIndexOperator
 from airflow_provider_segtable.operators.plan import PLANS_PER_RUN
 from airflow_provider_segtable.page.action_kind import Runs
 from airflow_provider_segtable.page.actions import (
@@ -77,9 +77,9 @@ def dags_for(action: str, arguments: Mapping[str, Any], dags: TableDags) -> tupl
     match action:
         case "compact":
             kind = arguments.get("kind")
-            return tuple(dags.compactions.values()) if kind is None else (_of_kind(kind, dags),)
+            return tuple(dags.of_kind.values()) if kind is None else (_of_kind(kind, dags),)
         case "build_index":
-            return (_of_kind(IndexPlan.kind, dags),)
+            return (_of_kind(SegtableIndexOperator.work, dags),)
         case "publish":
             return (dags.upkeep or dags.planner,)
         case "clean":

@@ -16,7 +16,6 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.log.index_plan import IndexPlan
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.ports.clock import Clock
 from airflow_provider_segtable.services.fleet_tables import load_fleet
@@ -50,11 +49,6 @@ class TableDags:
     conn_id: str
     table: str = ""
     fleet: str = ""
-
-    @property
-    def compactions(self) -> Mapping[str, str]:
-        """Return the DAGs of the kinds of compaction."""
-        return {kind: dag for kind, dag in self.of_kind.items() if kind != IndexPlan.kind}
 
 
 class DagsOfTables:

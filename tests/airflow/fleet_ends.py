@@ -78,7 +78,8 @@ def mark_run_success(stack: AirflowStack, run_id: str) -> None:
 
 def clear_task(stack: AirflowStack, run_id: str) -> None:
     """Have the running task done again."""
-    stack.clear(MINOR, run_id, "compact")
+    with stack.others_suspended():  # as this is not repeated
+        stack.clear(MINOR, run_id, "compact")
 
 
 def stop_worker(stack: AirflowStack, run_id: str) -> None:

@@ -145,6 +145,25 @@ def test_upkeep_does_all_that_it_can_and_fails_at_the_end(
     assert "events/clicks: critical " in logged
 
 
+def test_upkeep_of_the_table_that_a_run_names(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The others are not looked at, and nothing is left for the next run."""
+    root = lake("memory://fleet-6")
+    (root / "fleet.toml").write_text(FILE)
+    wished = '{"table": "events/clicks", "steps": ["publish"], "formats": ["delta"]}'
+    task = SegtableFleetUpkeepOperator(
+        task_id="keep_up", fleet=str(root / "fleet.toml"), wished=wished
+    )
+    assert task.execute({}) == {"tables": 1, "left": 0, "failed": 0, "damaged": 0}
+    assert (root / "events" / "clicks" / "_delta_log").is_dir()
+    assert "events/orders" not in capsys.readouterr().out
+    for wrong, named in (("{", "not a JSON object"), ('{"table": "a"}', "'a' is not in the fleet")):
+        task.wished = wrong
+        with pytest.raises(AirflowFailException, match=named):
+            task.execute({})
+
+
 def test_every_task_of_a_fleet_is_repeated_if_its_worker_dies() -> None:
     """Otherwise the plans of its run wait for minutes, until the planner launches them again."""
     made = fleet_dags("fleet.toml", schedule=None)

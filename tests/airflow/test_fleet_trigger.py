@@ -10,9 +10,14 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_segtable.planning.fleet.fleet_memory import FleetMemory
 from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.compaction import compact
+from airflow_provider_segtable.services.fleet_memory_file import write_memory
+from airflow_provider_segtable.services.fleet_tables import load_fleet, tables_again
 from airflow_provider_segtable.services.request import request
+from airflow_provider_segtable.storage import open_storage
+from airflow_provider_segtable.storage.local import SystemClock
 from airflow_provider_segtable.table.dropping import drop
 from airflow_provider_segtable.triggers import watcher
 from airflow_provider_segtable.triggers.fleet import SegtableFleetTrigger, wake_asset
@@ -31,6 +36,12 @@ class Lake:
     def table(self, name: str) -> Flights:
         """Make a table with two segments; its name in the fleet is ``<name>/flights``."""
         return make_flights(self.root / name, self.zookeeper, 2)
+
+    def searched(self) -> None:
+        """Search for tables as the planner does, and remember them."""
+        fleet, storage = load_fleet(str(self.root / "fleet.toml")), open_storage(str(self.root))
+        found = tables_again(fleet, lambda _: storage, None, SystemClock().now())
+        write_memory(storage, fleet.name, FleetMemory(found=found))
 
     def trigger(self) -> SegtableFleetTrigger:
         """Return a trigger that looks, fires and searches often."""
@@ -71,7 +82,7 @@ def test_commits_to_any_table_wake_and_the_planners_own_do_not(lake: Lake) -> No
 def test_tables_come_and_go_and_a_broken_one_delays_none(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A new table wakes, a dropped one does not, one that is made again does; each is told once."""
+    """A new table wakes once the planner's search has found it, and so does one made again."""
     lake.table("one")
     broken = lake.root / "broken" / "flights" / "_segtable" / "timeline"
     broken.mkdir(parents=True)
@@ -79,8 +90,11 @@ def test_tables_come_and_go_and_a_broken_one_delays_none(
 
     async def script(payload: Payload) -> None:
         assert (await payload())["tables"] == ["one/flights"]
-        two = lake.table("two")
-        assert (await payload())["tables"] == ["two/flights"]
+        two, waiting = lake.table("two"), asyncio.create_task(payload())
+        await looked()
+        assert not waiting.done(), "the folders were listed a moment ago"
+        lake.searched()
+        assert (await waiting)["tables"] == ["two/flights"]
         drop(two.table.ports)
         await looked()
         lake.table("two")

@@ -171,6 +171,13 @@ def test_addresses_are_below_airflows_own(
     assert address("lake.svg") == found
 
 
+def test_airflow_knows_the_view(airflow: Any) -> None:
+    """Its own answer about plugins, which its page draws the navigation from, has the view."""
+    found = browser(airflow, "ADMIN").get("/api/v2/plugins", limit=1000).json()["plugins"]
+    (view,) = next(each for each in found if each["name"] == "segtable")["external_views"]
+    assert (view["name"], view["destination"], view["url_route"]) == ("Lake", "nav", "segtable")
+
+
 def test_the_navigation_has_the_lake() -> None:
     """One view in a frame, and one app below a prefix that is not Airflow's own."""
     (view,), (app,) = SegtablePlugin.external_views, SegtablePlugin.fastapi_apps

@@ -33,6 +33,7 @@ from . import fleet_ends, fleet_stack, index_dags, log_dags
 from .conftest import CONNECTION, Flights, make_flights
 from .daily_load import DAG_FILE, DAG_ID, DailyLoad
 from .held_file import HeldFile
+from .page_client import confirmed
 from .stack_dags import (
     DAGS,
     FOLLOW,
@@ -108,10 +109,10 @@ def succeeded(stack: AirflowStack, dag_id: str, run_id: str | None = None) -> Ru
     return run
 
 
-def plan(stack: AirflowStack) -> Run:
-    """Run the planner DAG to its end."""
-    run = stack.wait_run(PLANNER, stack.trigger(PLANNER), timeout_s=PATIENCE_S)
-    assert run.state == "success", stack.task_log(PLANNER, run.run_id, "plan")
+def plan(stack: AirflowStack, planner: str = PLANNER) -> Run:
+    """Run a planner's DAG to its end."""
+    run = stack.wait_run(planner, stack.trigger(planner), timeout_s=PATIENCE_S)
+    assert run.state == "success", stack.task_log(planner, run.run_id, "plan")
     return run
 
 
@@ -240,11 +241,11 @@ def test_a_killed_worker_and_its_orphan_do_no_harm_and_the_planner_finishes(
         process.kill()
     eventually(lambda: not ports.coordinator.locks(table_id) or None, "the end of its session")
     assert flights.rows() == rows
+    assert stack.wait_run(MINOR, first, timeout_s=PATIENCE_S).state == "failed"
     plan(stack)
     (run_id,) = minor_runs(stack) - known - {first}
     second = stack.wait_run(MINOR, run_id, timeout_s=PATIENCE_S)
     assert second.state == "success", why(stack, second)
-    assert stack.wait_run(MINOR, first, timeout_s=PATIENCE_S).state == "failed"
     assert orphan.is_running()
     orphan.resume()
     orphan.wait(PATIENCE_S)
@@ -523,6 +524,33 @@ def test_a_commit_to_a_table_of_a_fleet_is_planned_and_compacted(
     assert [each.conf["table"] for each in stack.runs(fleet_stack.MINOR)] == [fleet_stack.CLICKS]
 
 
+def test_the_page_tags_compacts_and_cleans_in_the_users_name(
+    flights: Flights, stack: AirflowStack
+) -> None:
+    """By one event, and by runs of the fleet's DAGs; the planner gives no plan a second run."""
+    table, minor = fleet_stack.ORDERS, fleet_stack.MINOR
+    orders = Flights((flights.root / table).parent, flights.zookeeper)
+    stack.unpause(minor)
+    state = orders.table.ports.log.load()
+    tagged = confirmed(stack.url, table, "tag", name="before", version=state.n)
+    event = orders.table.ports.log.event(tagged["event"])
+    assert event is not None
+    assert event.author.startswith("Anonymous:")
+    ids = [str(each.id) for each in state.timeline.visible_segments()]
+    asked = confirmed(stack.url, table, "compact", kind="minor", segments=ids)
+    succeeded(stack, minor, asked["run_id"])
+    assert orders.segments() == 1
+    assert not orders.table.ports.log.load().pending_plans()
+    plan(stack, fleet_stack.PLANNER)
+    of_table = [run.run_id for run in stack.runs(minor) if run.conf["table"] == table]
+    assert of_table == [asked["run_id"]]
+    confirmed(stack.url, table, "untag", name="before")
+    cleaned = confirmed(stack.url, table, "clean", hours=0, versions=1, orphan_hours=0)
+    assert f"{len(ids)} data files deleted" in cleaned["effects"]
+    succeeded(stack, fleet_stack.UPKEEP, cleaned["run_id"])
+    assert not [*orders.table.ports.log.load().timeline.hidden_segments()]
+
+
 def test_runs_that_are_ended_from_outside_end_their_plans_or_take_them_up_again(
     flights: Flights, stack: AirflowStack
 ) -> None:
@@ -552,7 +580,8 @@ def test_runs_that_are_ended_from_outside_end_their_plans_or_take_them_up_again(
         assert (name, run.state) == (name, state)
     for name in fleet_ends.REPEATS:
         succeeded(stack, fleet_ends.MINOR, runs[name])
-        assert fleet_ends.plan_of(tables[name]).attempts == 2
+        (task,) = stack.tasks(fleet_ends.MINOR, runs[name])
+        assert (name, task.try_number) == (name, 2)
     succeeded(stack, fleet_ends.PLANNER)
     assert str(fleet_ends.note(tables[fleet_ends.QUEUED])).endswith("as failed before it began")
     assert len(stack.runs(fleet_ends.MINOR)) == len(tables)
@@ -573,12 +602,11 @@ def test_a_deferred_task_that_is_marked_as_failed_cancels_its_plan(
     conf = {"table": fleet_ends.AWAY, "plans": [launch.plan_id]}
     run_id = stack.trigger(fleet_ends.REMOTE, conf)
 
-    def deferred() -> bool | None:
-        return [task.state for task in stack.tasks(fleet_ends.REMOTE, run_id)] == [
-            "deferred"
-        ] or None
+    def waiting() -> bool | None:
+        logs = stack.trigger_logs(fleet_ends.REMOTE, run_id, "compact")
+        return any("1 of 1 plans are pending" in text for log in logs for text in log) or None
 
-    eventually(deferred, "a deferred task")
+    eventually(waiting, "a trigger that waits")
     stack.mark_task(fleet_ends.REMOTE, run_id, "compact", "failed")
     note = eventually(lambda: fleet_ends.note(table), "the end of its plan")
     assert note == f"cancelled: the task {fleet_ends.REMOTE}/{run_id}/compact was ended"

@@ -36,6 +36,16 @@ def test_a_name_has_one_holder_at_a_time(world: World) -> None:
     assert seen["0"].since > 0
 
 
+def test_tables_with_claims_are_found_together(world: World) -> None:
+    """By one request for all, whatever the number of their claims; other groups do not count."""
+    client = world.client()
+    for table, group in (("a", GROUP), ("b", GROUP), ("c", "others")):
+        assert client.claim(table, group, "0", {})
+    assert client.claim("a", GROUP, "1", {})
+    assert sorted(world.client().tables_with_claims(["a", "b", "c", "d"], GROUP)) == ["a", "b"]
+    assert list(client.tables_with_claims([], GROUP)) == []
+
+
 def test_a_claim_ends_with_its_session(world: World) -> None:
     """It is lost, can be claimed again at once, and the late holder's update says so."""
     holder, other = world.client(), world.client()

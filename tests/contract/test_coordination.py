@@ -7,6 +7,7 @@ from threading import Barrier
 import pytest
 
 from airflow_provider_segtable.coordination import waiting
+from airflow_provider_segtable.coordination.zookeeper import multi_read
 from airflow_provider_segtable.core.errors import (
     CoordinatorUnavailable,
     LimitReached,
@@ -444,6 +445,21 @@ def test_the_heads_of_many_tables_are_read_together(world: World) -> None:
     assert client.heads(every) == {f"{TABLE}-{n}": n for n in range(40)}
     assert world.client().heads([f"{TABLE}-7", "never-seen"]) == {f"{TABLE}-7": 7}
     assert client.heads([]) == {}
+
+
+@pytest.mark.parametrize("number", [multi_read.MultiRead.type, 999])
+def test_heads_are_read_from_any_server(
+    world: World, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By several requests if there are many, or one by one if the server knows no such request."""
+    monkeypatch.setattr(multi_read, "TOGETHER", 3)
+    monkeypatch.setattr(multi_read.MultiRead, "type", number)
+    client = world.client()
+    for n in range(8):
+        client.announce(f"{TABLE}-{n}", n)
+    every = [f"{TABLE}-{n}" for n in (8, 3, 0, 7, 9, 1, 2)]
+    for _ in range(2):
+        assert client.heads(every) == {f"{TABLE}-{n}": n for n in (3, 0, 7, 1, 2)}
 
 
 def test_an_announcement_wakes_who_waits(world: World) -> None:

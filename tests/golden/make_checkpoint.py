@@ -9,13 +9,14 @@ from pathlib import Path
 from airflow_provider_segtable.core.log.fold import fold
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.storage import LocalStorage
-from airflow_provider_segtable.table.log.checkpoint import FORMAT, write_checkpoint
+from airflow_provider_segtable.table.log.checkpoint import write_checkpoint
 from airflow_provider_segtable.table.log.event_log import EventLog
 from tests.golden import make_checksums
 
 FOLDER = Path(__file__).parent
-PLACES = {n: FOLDER / f"checkpoint-{n}.parquet" for n in (6, 7, 8)}
-"""The golden checkpoints, by format."""
+NEWEST = "8-sizes"
+PLACES = {name: FOLDER / f"checkpoint-{name}.parquet" for name in ("6", "7", "8", NEWEST)}
+"""The golden checkpoints, by format; the newest knows more of each chunk than others of it."""
 
 
 def golden_state() -> State:
@@ -27,7 +28,7 @@ def golden_state() -> State:
 
 def main() -> None:
     """Write the checkpoint."""
-    PLACES[FORMAT].write_bytes(write_checkpoint(golden_state()))
+    PLACES[NEWEST].write_bytes(write_checkpoint(golden_state()))
 
 
 if __name__ == "__main__":

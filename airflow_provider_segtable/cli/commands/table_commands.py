@@ -2,6 +2,7 @@
 
 import sys
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -233,6 +234,10 @@ def describe(
     every: Annotated[
         bool, typer.Option("--properties", help="Also properties that have their defaults.")
     ] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(help="Write a report into this file instead.", metavar="FILE"),
+    ] = None,
     common: CommonOptions,
 ) -> None:
     """Show a table's definition, contents, fragmentation, pending plans and properties.
@@ -240,15 +245,73 @@ def describe(
     [green]segtable table describe ./flights[/]
     [green]segtable table describe ./flights --properties[/]
     [green]segtable table describe ./flights --json | jq .health.small_segments[/]
+    [green]segtable table describe ./flights --html flights.html[/]
+
+    The report is one file for a ticket or an e-mail, without script: findings,
+    numbers, the segment map, growth, plans and reasons, and the last events.
 
     Read rows by "table scan", Python or Spark. Readers of Delta Lake and
     Apache Iceberg open the published addresses (segtable publish);
     other readers of the table's folder also see deleted and replaced rows.
     """
     opened = common.open()
+    if html is not None:
+        _write_report(opened, html, common)
+        return
     published = [each.facts() for each in opened.published().values()]
     answer = table_facts.describe_facts(common.table, opened.state(), published)
     common.answer(answer, partial(drawing.describe, every_property=every))
+
+
+def _write_report(opened: Any, file: Path, common: CommonOptions) -> None:
+    from airflow_provider_segtable.cli.display.report_page import report_page
+    from airflow_provider_segtable.library.table_report import table_report
+
+    report = table_report(opened.ports, common.table)
+    try:
+        file.write_text(report_page(report), encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"--html: {error}: name a file in a folder that exists") from None
+    worst = report.findings[0].severity.value if report.findings else None
+    answer = {
+        "table": report.facts["table"],
+        "version": report.facts["version"],
+        "file": str(file),
+        "bytes": file.stat().st_size,
+        "findings": len(report.findings),
+        "worst": worst,
+        "troubles": list(report.troubles),
+    }
+    common.answer(answer, drawing.written_report)
+
+
+@tables.command("map")
+@option_groups
+def map_(
+    *,
+    interval: IntervalOption = None,
+    version: Annotated[
+        int | None, typer.Option(help="As of this event number.", metavar="N")
+    ] = None,
+    common: CommonOptions,
+) -> None:
+    r"""Draw the segment map: time across, versions and generations up.
+
+    [green]segtable table map ./flights[/]
+    [green]segtable table map ./flights --interval 2013-01-01/2013-01-08[/]
+    [green]segtable table map ./flights --version 12[/]
+
+    What lies on top is what readers see. Hidden segments are dim, those that
+    wait for others are red. A column of blocks is a stretch of time; with an
+    interval it goes down to single segments.
+    """
+    from airflow_provider_segtable.cli.display.terminal_map import drawn_map, map_facts
+    from airflow_provider_segtable.library.segment_map.shapes import shapes_of
+
+    wanted = Interval.parse(interval) if interval else None
+    state = common.open().snapshot(version=version).state
+    shapes = shapes_of(state, wanted)
+    common.answer(map_facts(common.table, state.n, shapes), lambda _: drawn_map(shapes))
 
 
 tables.command()(scan)

@@ -120,6 +120,13 @@ def describe(facts: Facts, *, every_property: bool = False) -> RenderableType:
     return Group(*parts, settings(facts, every=every_property))
 
 
+def written_report(facts: Facts) -> RenderableType:
+    """Draw that a report was written: its file, and what it found."""
+    found = counted(facts["findings"], "finding") if facts["findings"] else "no findings"
+    lines = [f"{facts['file']}: version {facts['version']}, {found}", *facts["troubles"]]
+    return Text("\n".join(lines))
+
+
 def _contents(facts: Facts) -> Iterator[tuple[str, RenderableType]]:
     counts = facts["counts"]
     word = "record" if facts["file_groups"] else "row"  # several records may be one row

@@ -191,6 +191,7 @@ class Link:
         self.pid = os.getpid()
         self.generation = 0
         self.abandoned = False
+        self.reads_together = True
         self._address = address
         self._access = access
         self._refused = False

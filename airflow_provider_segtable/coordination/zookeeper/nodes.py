@@ -46,6 +46,7 @@ from typing import Any, TypeVar
 from kazoo.exceptions import NodeExistsError, NoNodeError, NotEmptyError
 
 from airflow_provider_segtable.coordination.zookeeper.link import Link
+from airflow_provider_segtable.coordination.zookeeper.multi_read import read_many
 from airflow_provider_segtable.core.errors import InvalidInput, UnreadableNode, UnsupportedFormat
 from airflow_provider_segtable.core.locks import (
     FencingToken,
@@ -527,16 +528,20 @@ class Nodes:
 
 
 def read_heads(link: Link, tables: Mapping[str, Nodes]) -> dict[str, int]:
-    """Return the newest announced event of each table; without those that have none.
-
-    All requests are sent before the first answer is awaited.
-    """
-    begun = {name: link.begin(link.client.get_async, at.head) for name, at in tables.items()}
+    """Return the newest announced event of each table; without those that have none."""
     found: dict[str, int] = {}
-    for name, call in begun.items():
-        with suppress(NoNodeError, ValueError):  # the next announcement overwrites bad data
-            found[name] = int(link.wait(call)[0])
+    data = read_many(link, [at.head for at in tables.values()])
+    for name, text in zip(tables, data, strict=True):
+        with suppress(ValueError):  # the next announcement overwrites bad data
+            if text is not None:
+                found[name] = int(text)
     return found
+
+
+def read_present(link: Link, paths: Mapping[str, str]) -> list[str]:
+    """Return the names whose nodes are there."""
+    data = read_many(link, list(paths.values()))
+    return [name for name, text in zip(paths, data, strict=True) if text is not None]
 
 
 # Nodes that segtable cannot read

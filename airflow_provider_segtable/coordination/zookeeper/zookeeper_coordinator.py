@@ -90,6 +90,7 @@ from airflow_provider_segtable.coordination.zookeeper.nodes import (
     delete_tree,
     encode_lock,
     read_heads,
+    read_present,
     read_strays,
 )
 from airflow_provider_segtable.core.errors import InvalidInput, LimitReached, SegtableError
@@ -245,7 +246,7 @@ class ZooKeeperCoordinator(ZooKeeperClient):
             watched.bell.wait(rung, left_s)
 
     def heads(self, tables: Collection[str]) -> Mapping[str, int]:
-        """Return the newest announced event of each table that has one; requests are pipelined."""
+        """Return the newest announced event of each table that has one, by one request."""
         nodes = {table: self._nodes(table) for table in tables}
         for own in [self._heads[table] for table in tables if table in self._heads]:
             own.drain()
@@ -269,6 +270,11 @@ class ZooKeeperCoordinator(ZooKeeperClient):
         """Return the live claims of a group, by name."""
         parent = self._nodes(table).claims(group)
         return self._retrying(partial(read_claims, group=parent))
+
+    def tables_with_claims(self, tables: Collection[str], group: str) -> Collection[str]:
+        """Return the tables in which a name of a group is claimed, or was, by one request."""
+        parents = {table: self._nodes(table).claims(group) for table in tables}
+        return self._retrying(lambda link: read_present(link, parents))
 
     def wait_claims(
         self, table: str, group: str, *, seen: Mapping[str, Claimed], wait_s: float

@@ -2,7 +2,7 @@
 
 1. A run of ``k`` neighbouring columns becomes one, with the smallest ``k`` by which the map has no
    more cells than its limit. A run is by number, not by length: a lonely chunk far away does not
-   squeeze the others.
+   squeeze the others. All cells of a run span its whole time, so that they can be compared.
 2. A map of more than ``MOST_LANES`` buckets and levels shows its buckets as one.
 """
 
@@ -68,7 +68,8 @@ def sums_of(overview: Overview, lines: Lines, columns: Numbers, limit: int) -> l
     while True:
         order, first = _grouped(columns // run, buckets, lines)
         if len(first) <= limit or run > columns[-1]:
-            return [*_sums(lines[order], buckets[order], first, overview.orders)]
+            ends = _ends(lines[order], (columns // run)[order], first)
+            return [*_sums(lines[order], buckets[order], first, ends, overview.orders)]
         run = max(run + 1, run * len(first) // limit)
 
 
@@ -84,7 +85,22 @@ def _grouped(runs: Numbers, buckets: Numbers, lines: Lines) -> tuple[Numbers, Nu
     return order, np.flatnonzero(changes)
 
 
-def _sums(lines: Lines, buckets: Numbers, first: Numbers, orders: tuple[str, ...]) -> Iterator[Sum]:
+def _ends(lines: Lines, runs: Numbers, first: Numbers) -> tuple[Numbers, Numbers]:
+    """Return when the run of each group begins and ends."""
+    begins = np.flatnonzero(np.append(True, runs[1:] != runs[:-1]))
+    of_run = np.searchsorted(begins, first, "right") - 1
+    starts = np.minimum.reduceat(lines["start"], begins)
+    ends = np.maximum.reduceat(lines["end"], begins)
+    return starts[of_run], ends[of_run]
+
+
+def _sums(
+    lines: Lines,
+    buckets: Numbers,
+    first: Numbers,
+    ends: tuple[Numbers, Numbers],
+    orders: tuple[str, ...],
+) -> Iterator[Sum]:
     def least(name: str) -> list[int]:
         return [*map(int, np.minimum.reduceat(lines[name], first))]
 
@@ -101,8 +117,7 @@ def _sums(lines: Lines, buckets: Numbers, first: Numbers, orders: tuple[str, ...
         [None if bucket == NO_BUCKET else int(bucket) for bucket in buckets[first]],
         [*map(int, lines["level"][first])],
         [STATES[number] for number in lines["state"][first]],
-        least("start"),
-        most("end"),
+        *([*map(int, some)] for some in ends),
         most("version"),
         [*map(int, np.diff(np.append(first, len(lines))))],
         *(total(name) for name in ("segments", "hidden", "rows", "bytes")),

@@ -10,8 +10,8 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import type { ActionRequest, ActionsOutcome as Outcome, Preview } from "./api.ts";
 import { preview, Refused, run } from "./answers.ts";
+import type { ActionRequest, ActionsOutcome as Outcome, Preview } from "./api.ts";
 import { readable } from "./format.ts";
 import { Dialog } from "./parts/dialog.tsx";
 import { Command, Outside } from "./parts/marks.tsx";
@@ -56,8 +56,18 @@ const DESCRIBED: Record<ActionName, Description> = {
     button: "Request an index",
     fields: [
       { name: "name", label: "Name" },
-      { name: "kind", label: "Kind", options: ["column_stats", "bloom_filter", "record_index", "files"] },
-      { name: "columns", label: "Columns", hint: "separated by commas", list: true, optional: true },
+      {
+        name: "kind",
+        label: "Kind",
+        options: ["column_stats", "bloom_filter", "record_index", "files"],
+      },
+      {
+        name: "columns",
+        label: "Columns",
+        hint: "separated by commas",
+        list: true,
+        optional: true,
+      },
     ],
   },
   build_index: { title: "Build an index", button: "Build what it lacks", fields: [] },
@@ -118,7 +128,8 @@ function ActionDialog({ begun, close }: { begun: Begun; close: () => void }) {
     arguments: { ...begun.given, ...filled(open, values) },
   };
   useEffect(() => {
-    if (stage.name === "previewing") void enter(preview(request), (found) => ({ name: "previewed", preview: found }));
+    if (stage.name === "previewing")
+      void enter(preview(request), (found) => ({ name: "previewed", preview: found }));
   }, [stage.name]);
   const enter = async <T,>(answer: Promise<T>, then: (found: T) => Stage) => {
     try {
@@ -141,7 +152,12 @@ function ActionDialog({ begun, close }: { begun: Begun; close: () => void }) {
         <b>{begun.table}</b> {described(begun.given)}
       </p>
       {stage.name === "asking" && (
-        <Fields fields={open} values={values} change={setValues} ready={() => setStage({ name: "previewing" })} />
+        <Fields
+          fields={open}
+          values={values}
+          change={setValues}
+          ready={() => setStage({ name: "previewing" })}
+        />
       )}
       {stage.name === "previewing" && <p role="status">Looking at its effects …</p>}
       {(stage.name === "previewed" || stage.name === "running") && (
@@ -156,7 +172,12 @@ function ActionDialog({ begun, close }: { begun: Begun; close: () => void }) {
       )}
       {stage.name === "done" && <Done outcome={stage.outcome} table={begun.table} close={close} />}
       {stage.name === "refused" && (
-        <Refusal refused={stage.refused} look={() => setStage({ name: "previewing" })} close={close} {...(open.length ? { back: () => setStage({ name: "asking" }) } : {})} />
+        <Refusal
+          refused={stage.refused}
+          look={() => setStage({ name: "previewing" })}
+          close={close}
+          {...(open.length ? { back: () => setStage({ name: "asking" }) } : {})}
+        />
       )}
     </Dialog>
   );
@@ -164,7 +185,12 @@ function ActionDialog({ begun, close }: { begun: Begun; close: () => void }) {
 
 const CHANGED = 409;
 
-function Refusal(props: { refused: Refused; look: () => void; back?: () => void; close: () => void }) {
+function Refusal(props: {
+  refused: Refused;
+  look: () => void;
+  back?: () => void;
+  close: () => void;
+}) {
   const { message, way_out } = props.refused.failure;
   const hasChanged = props.refused.status === CHANGED;
   return (
@@ -175,7 +201,12 @@ function Refusal(props: { refused: Refused; look: () => void; back?: () => void;
       </Notice>
       <p class="buttons">
         {props.refused.status !== 403 && (
-          <button type="button" class={hasChanged ? "primary" : ""} onClick={props.look} ref={hasChanged ? focused : null}>
+          <button
+            type="button"
+            class={hasChanged ? "primary" : ""}
+            onClick={props.look}
+            ref={hasChanged ? focused : null}
+          >
             Look again
           </button>
         )}
@@ -203,18 +234,31 @@ function filled(fields: Field[], values: Arguments): Arguments {
 
 function typed(field: Field, value: Arguments[string] | undefined): Arguments[string] {
   const text = String(value ?? "");
-  if (field.list) return text.split(",").map((each) => each.trim()).filter(Boolean);
+  if (field.list)
+    return text
+      .split(",")
+      .map((each) => each.trim())
+      .filter(Boolean);
   return text;
 }
 
 function described(given: Arguments): string {
   return Object.entries(given)
     .filter(([, value]) => value !== null)
-    .map(([name, value]) => readable(`${name.replace(/_/g, " ")} ${Array.isArray(value) ? (value.length > 3 ? `${value.length} of them` : value.join(", ")) : String(value)}`))
+    .map(([name, value]) =>
+      readable(
+        `${name.replace(/_/g, " ")} ${Array.isArray(value) ? (value.length > 3 ? `${value.length} of them` : value.join(", ")) : String(value)}`,
+      ),
+    )
     .join(" · ");
 }
 
-function Fields(props: { fields: Field[]; values: Arguments; change: (values: Arguments) => void; ready: () => void }) {
+function Fields(props: {
+  fields: Field[];
+  values: Arguments;
+  change: (values: Arguments) => void;
+  ready: () => void;
+}) {
   const set = (name: string, value: string) => props.change({ ...props.values, [name]: value });
   return (
     <form
@@ -228,7 +272,10 @@ function Fields(props: { fields: Field[]; values: Arguments; change: (values: Ar
         <label key={field.name}>
           <span>{field.label}</span>
           {field.options ? (
-            <select value={String(props.values[field.name])} onChange={(event) => set(field.name, event.currentTarget.value)}>
+            <select
+              value={String(props.values[field.name])}
+              onChange={(event) => set(field.name, event.currentTarget.value)}
+            >
               {field.options.map((option) => (
                 <option key={option}>{option}</option>
               ))}
@@ -257,7 +304,14 @@ function focused(button: HTMLButtonElement | null): void {
   button?.focus();
 }
 
-function Previewed(props: { preview: Preview; word: string; running: boolean; act: () => void; back: () => void; backWord: string }) {
+function Previewed(props: {
+  preview: Preview;
+  word: string;
+  running: boolean;
+  act: () => void;
+  back: () => void;
+  backWord: string;
+}) {
   const { sentence, effects, command, confirm } = props.preview;
   return (
     <>
@@ -277,7 +331,13 @@ function Previewed(props: { preview: Preview; word: string; running: boolean; ac
       )}
       {confirm && <p class="question">{confirm}</p>}
       <p class="buttons">
-        <button type="button" class="primary" disabled={props.running} onClick={props.act} ref={focused}>
+        <button
+          type="button"
+          class="primary"
+          disabled={props.running}
+          onClick={props.act}
+          ref={focused}
+        >
           {props.running ? "Under way …" : props.word}
         </button>
         <button type="button" disabled={props.running} onClick={props.back}>
@@ -299,7 +359,11 @@ function Done({ outcome, table, close }: { outcome: Outcome; table: string; clos
           Close
         </button>
         {outcome.event !== null && (
-          <a class="button" href={tableHash(table, "timeline", { event: String(outcome.event) })} onClick={close}>
+          <a
+            class="button"
+            href={tableHash(table, "timeline", { event: String(outcome.event) })}
+            onClick={close}
+          >
             Event {outcome.event}
           </a>
         )}

@@ -9,7 +9,14 @@
 // 4. Ages count from the server's clock: the reader's may be wrong.
 
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
-import type { ActionRequest, ActionsOutcome as Outcome, Heads, Preview, Problem, RunRequest } from "./api.ts";
+import type {
+  ActionRequest,
+  Heads,
+  ActionsOutcome as Outcome,
+  Preview,
+  Problem,
+  RunRequest,
+} from "./api.ts";
 
 export interface Answer<T> {
   version: number | null;
@@ -34,7 +41,9 @@ export class Refused extends Error {
 export type Query = Record<string, string | number | boolean | null | undefined>;
 
 export function address(path: string, query: Query = {}): string {
-  const pairs = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  const pairs = Object.entries(query).filter(
+    ([, value]) => value !== null && value !== undefined && value !== "",
+  );
   const text = new URLSearchParams(pairs.map(([key, value]) => [key, String(value)])).toString();
   return text ? `${path}?${text}` : path;
 }
@@ -64,7 +73,8 @@ function failureOf(response: Response, body: unknown): Problem {
     const { error, message, way_out, detail } = body as Record<string, unknown>;
     if (typeof error === "string" && typeof message === "string")
       return { error, message, way_out: typeof way_out === "string" ? way_out : "" };
-    if (typeof detail === "string") return { error: response.statusText, message: detail, way_out: "" };
+    if (typeof detail === "string")
+      return { error: response.statusText, message: detail, way_out: "" };
   }
   const message = response.ok
     ? "The answer is not one of this page's server"

@@ -675,6 +675,10 @@ export interface Plans {
   left: LeftAlone[];
   done_total: number;
   left_total: number;
+  /** the version that chosen and left are of */
+  planned_version: number;
+  /** when they were found, ISO-8601 UTC */
+  planned_at: string;
   /** whether all places were looked at */
   whole: boolean;
   /** when another look may differ by itself */

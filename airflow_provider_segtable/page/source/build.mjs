@@ -8,17 +8,18 @@
 // 2. `sources.sha256` lets a reader without node see whether built and sources agree: the digest of
 //    every file that `git` would track here, name and bytes, in the order of names.
 
+import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
-import { spawnSync } from "node:child_process";
 import { build } from "esbuild";
 
 const SOURCE = dirname(fileURLToPath(import.meta.url));
 const BUILT = join(SOURCE, "..", "built");
-const NOTICE = "/*! segtable; Preact (MIT, Copyright (c) 2015-present Jason Miller) is part of this file */";
+const NOTICE =
+  "/*! segtable; Preact (MIT, Copyright (c) 2015-present Jason Miller) is part of this file */";
 
 const SHARED = {
   bundle: true,
@@ -32,7 +33,14 @@ const SHARED = {
 };
 
 async function built() {
-  const script = await build({ ...SHARED, entryPoints: ["main.tsx"], format: "iife", jsx: "automatic", jsxImportSource: "preact", banner: { js: NOTICE } });
+  const script = await build({
+    ...SHARED,
+    entryPoints: ["main.tsx"],
+    format: "iife",
+    jsx: "automatic",
+    jsxImportSource: "preact",
+    banner: { js: NOTICE },
+  });
   const style = await build({ ...SHARED, entryPoints: ["page.css"] });
   return {
     "index.html": await readFile(join(SOURCE, "index.html"), "utf8"),
@@ -77,9 +85,29 @@ async function test() {
   const folder = await mkdtemp(join(tmpdir(), "page-tests-"));
   try {
     const entryPoints = (await sources(SOURCE)).filter((name) => name.endsWith(".test.ts"));
-    await build({ ...SHARED, minify: false, target: "node20", entryPoints, outdir: folder, outExtension: { ".js": ".mjs" }, format: "esm", platform: "node", write: true });
-    const files = (await readdir(folder, { recursive: true })).filter((name) => name.endsWith(".mjs"));
-    return spawnSync(process.execPath, ["--test", ...files.map((name) => join(folder, name))], { stdio: "inherit" }).status === 0;
+    await build({
+      ...SHARED,
+      minify: false,
+      target: "node20",
+      entryPoints,
+      outdir: folder,
+      outExtension: { ".js": ".mjs" },
+      format: "esm",
+      platform: "node",
+      write: true,
+    });
+    const files = (await readdir(folder, { recursive: true })).filter((name) =>
+      name.endsWith(".mjs"),
+    );
+    return (
+      spawnSync(
+        process.execPath,
+        ["--test", "--test-reporter=dot", ...files.map((name) => join(folder, name))],
+        {
+          stdio: "inherit",
+        },
+      ).status === 0
+    );
   } finally {
     await rm(folder, { recursive: true, force: true });
   }

@@ -1,6 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ago, bytes, counted, duration, interval, percent, place, readable, short } from "./format.ts";
+import {
+  ago,
+  bytes,
+  counted,
+  duration,
+  interval,
+  percent,
+  place,
+  readable,
+  short,
+} from "./format.ts";
 
 test("sizes are binary, with three digits", () => {
   assert.equal(bytes(0), "0 B");
@@ -40,13 +50,22 @@ test("a share near an end is not rounded to it", () => {
 
 test("an interval is as short as its ends allow", () => {
   assert.equal(interval("2026-03-03T00:00:00Z", "2026-03-04T00:00:00Z"), "2026-03-03");
-  assert.equal(interval("2026-03-01T00:00:00Z", "2026-04-01T00:00:00Z"), "2026-03-01 to 2026-04-01");
+  assert.equal(
+    interval("2026-03-01T00:00:00Z", "2026-04-01T00:00:00Z"),
+    "2026-03-01 to 2026-04-01",
+  );
   assert.equal(place("2026-03-03T10:00:00Z/2026-03-03T11:00:00Z"), "2026-03-03 10:00 to 11:00");
 });
 
 test("intervals in a sentence are written as people do", () => {
-  assert.equal(readable("semi-major of 2026-11-23T00:00:00Z/2026-11-24T00:00:00Z (7 files to 4)"), "semi-major of 2026-11-23 (7 files to 4)");
-  assert.equal(readable("version 3 of 2026-11-27T18:01:56.971162Z -> now"), "version 3 of 2026-11-27 18:01:56 → now");
+  assert.equal(
+    readable("semi-major of 2026-11-23T00:00:00Z/2026-11-24T00:00:00Z (7 files to 4)"),
+    "semi-major of 2026-11-23 (7 files to 4)",
+  );
+  assert.equal(
+    readable("version 3 of 2026-11-27T18:01:56.971162Z -> now"),
+    "version 3 of 2026-11-27 18:01:56 → now",
+  );
 });
 
 test("nouns are counted", () => {

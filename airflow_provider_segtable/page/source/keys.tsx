@@ -57,15 +57,28 @@ function focusSearch(): boolean {
 }
 
 function isTyping(target: EventTarget | null): boolean {
-  return target instanceof Element && target.closest("input, select, textarea, [contenteditable]") !== null;
+  return (
+    target instanceof Element &&
+    target.closest("input, select, textarea, [contenteditable]") !== null
+  );
 }
 
 export function Help({ close }: { close: () => void }) {
-  const views = Object.entries(VIEW_KEYS).map(([key, view]): [string, string] => [key, TABLE_VIEWS[view]]);
+  const views = Object.entries(VIEW_KEYS).map(([key, view]): [string, string] => [
+    key,
+    TABLE_VIEWS[view],
+  ]);
   return (
     <Dialog title="Keyboard" close={close}>
       <div class="keys">
-        <Keys title="Everywhere" keys={[["f", "Fleet"], ["/", "Search"], ["?", "This help"]]} />
+        <Keys
+          title="Everywhere"
+          keys={[
+            ["f", "Fleet"],
+            ["/", "Search"],
+            ["?", "This help"],
+          ]}
+        />
         <Keys title="In a table" keys={views} />
         <Keys title="In the segment map" keys={MAP_KEYS} />
       </div>

@@ -1,13 +1,22 @@
 // The frame of every view: where one is, the views of a table, how fresh the page is, and help.
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { AllowedActions, Session } from "./api.ts";
-import { address, useAnswer, useClock, watch } from "./answers.ts";
 import { ActionDialogs } from "./actions.tsx";
+import { address, useAnswer, useClock, watch } from "./answers.ts";
+import type { AllowedActions, Session } from "./api.ts";
 import { Help, useShortcuts } from "./keys.tsx";
+import { setInAirflow } from "./parts/author.tsx";
 import { Chip } from "./parts/marks.tsx";
 import { Empty, Failed } from "./parts/states.tsx";
-import { fleetHash, hashOf, type Route, TABLE_VIEWS, type TableViewName, tableHash, useRoute } from "./route.ts";
+import {
+  fleetHash,
+  hashOf,
+  type Route,
+  TABLE_VIEWS,
+  type TableViewName,
+  tableHash,
+  useRoute,
+} from "./route.ts";
 import { AllowedContext } from "./session.ts";
 import { FleetView } from "./views/fleet.tsx";
 import { IndexesView } from "./views/indexes.tsx";
@@ -16,7 +25,7 @@ import { RunsView } from "./views/runs.tsx";
 import { SegmentMapView } from "./views/segment_map.tsx";
 import { LocksView, LogStoreView, PublishedView } from "./views/services.tsx";
 import { TableOverview } from "./views/table.tsx";
-import { setInAirflow, TimelineView } from "./views/timeline.tsx";
+import { TimelineView } from "./views/timeline.tsx";
 
 export function Shell() {
   const route = useRoute();
@@ -28,12 +37,13 @@ export function Shell() {
   setInAirflow(asked.data?.airflow ?? false);
   useShortcuts(route, () => setHelp(true));
   useTitle(route);
-  const blocked = asked.failure !== null && [401, 403].includes(asked.failure.status) && asked.data === null;
+  const blocked =
+    asked.failure !== null && [401, 403].includes(asked.failure.status) && asked.data === null;
   return (
     <AllowedContext.Provider value={allowed}>
-      <a class="skip" href="#main" onClick={toMain}>
+      <button type="button" class="skip" onClick={toMain}>
         Skip to the content
-      </a>
+      </button>
       <Top route={route} session={asked.data} help={() => setHelp(true)} />
       {route.page === "table" && <Tabs table={route.table} view={route.view} />}
       <main id="main" tabIndex={-1} class={route.page === "table" ? route.view : route.page}>
@@ -53,15 +63,16 @@ const NOTHING: ReadonlySet<string> = new Set();
 
 function useAllowedActions(route: Route, session: Session | null): ReadonlySet<string> {
   const table = route.page === "table" && session && !session.read_only ? route.table : null;
-  const asked = useAnswer<AllowedActions>(table === null ? null : address("api/actions", { table }));
+  const asked = useAnswer<AllowedActions>(
+    table === null ? null : address("api/actions", { table }),
+  );
   return useMemo(() => {
     if (table === null || asked.data === null) return NOTHING;
     return new Set(asked.data.actions.filter((each) => each.allowed).map((each) => each.name));
   }, [table, asked.data]);
 }
 
-function toMain(event: Event): void {
-  event.preventDefault();
+function toMain(): void {
   document.getElementById("main")?.focus();
 }
 
@@ -74,7 +85,15 @@ function View({ route }: { route: Route }) {
   if (route.page === "runs") return <RunsView route={route} table={null} />;
   if (route.page === "table") return <TableViews route={route} />;
   return (
-    <Empty action={<a class="button" href={fleetHash()}>Fleet</a>}><h1 class="visually-hidden">Nothing here</h1>There is no view at {route.path}.</Empty>
+    <Empty
+      action={
+        <a class="button" href={fleetHash()}>
+          Fleet
+        </a>
+      }
+    >
+      <h1 class="visually-hidden">Nothing here</h1>There is no view at {route.path}.
+    </Empty>
   );
 }
 
@@ -102,11 +121,22 @@ function TableViews({ route }: { route: Extract<Route, { page: "table" }> }) {
   }
 }
 
-function Top({ route, session, help }: { route: Route; session: Session | null; help: () => void }) {
+function Top({
+  route,
+  session,
+  help,
+}: {
+  route: Route;
+  session: Session | null;
+  help: () => void;
+}) {
   return (
     <header class="top">
       <nav class="where" aria-label="Place">
-        <a href={fleetHash()} {...(route.page === "fleet" ? { "aria-current": "page" as const } : {})}>
+        <a
+          href={fleetHash()}
+          {...(route.page === "fleet" ? { "aria-current": "page" as const } : {})}
+        >
           {session?.fleet ? `Fleet ${session.fleet}` : "Fleet"}
         </a>
         {route.page === "table" ? (
@@ -131,7 +161,13 @@ function Top({ route, session, help }: { route: Route; session: Session | null; 
           </span>
         )}
         {session?.user && <span class="muted user">{session.user}</span>}
-        <button type="button" class="quiet" onClick={help} aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)">
+        <button
+          type="button"
+          class="quiet"
+          onClick={help}
+          aria-label="Keyboard shortcuts"
+          title="Keyboard shortcuts (?)"
+        >
           ?
         </button>
       </div>
@@ -161,12 +197,18 @@ function TableName({ name }: { name: string }) {
 function Tabs({ table, view }: { table: string; view: TableViewName }) {
   const list = useRef<HTMLElement>(null);
   useEffect(() => {
-    list.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+    list.current
+      ?.querySelector("[aria-current]")
+      ?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }, [view]);
   return (
     <nav class="tabs" aria-label="Views of the table" ref={list}>
       {(Object.keys(TABLE_VIEWS) as TableViewName[]).map((each) => (
-        <a key={each} href={tableHash(table, each)} {...(each === view ? { "aria-current": "page" as const } : {})}>
+        <a
+          key={each}
+          href={tableHash(table, each)}
+          {...(each === view ? { "aria-current": "page" as const } : {})}
+        >
           {TABLE_VIEWS[each]}
         </a>
       ))}

@@ -34,6 +34,10 @@ export function followTheme(): void {
   });
 }
 
+export function themeNow(): "light" | "dark" {
+  return document.documentElement.dataset.theme === "dark" ? "dark" : "light";
+}
+
 // What is drawn on a canvas has to be drawn again.
 export function onThemeChange(listener: () => void): () => void {
   listeners.add(listener);

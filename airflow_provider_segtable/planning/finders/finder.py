@@ -149,7 +149,11 @@ class Finder(ABC):
     def may_be_due(
         self, found: PlannerContext, interval: Interval, summaries: Sequence[ChunkSummary]
     ) -> bool:
-        """Return whether a plan may be due in an area, beside those for deleted rows."""
+        """Return whether a plan may be due in an area, beside those for deleted rows.
+
+        It is asked before any segment is decoded. False has to hold at any time, until the next
+        event of the log: nothing asks again when a file is older.
+        """
 
     def may_tidy(
         self, found: PlannerContext, chunks: Sequence[tuple[ChunkKey, ChunkSummary]]

@@ -226,19 +226,23 @@ class MajorFinder(Finder):
     def may_be_due(
         self, found: PlannerContext, interval: Interval, summaries: Sequence[ChunkSummary]
     ) -> bool:
-        """Return whether a need may arise in the interval."""
-        policy, order = found.policy, found.policy.clustering
+        """Return whether a need may arise in a region of the interval."""
+        policy, kind = found.policy, found.state.table.kind
+        if policy.major == OFF:
+            return False
         if changes_cut(found.state, interval, policy.cut):
             return True
-        if not found.state.table.kind.major_tidies:
+        if not kind.major_tidies:
             return False
-        merges = found.state.table.kind.merges
-        for summary in summaries:
-            if order and summary.unsorted(order):
-                return True
-            if summary.late != 0 and (merges or summary.any_larger(policy.largest_output)):
-                return True
-        return False
+        order, least = policy.clustering, policy.major_unclustered
+        # The share of a region is at most the largest of its chunks.
+        if order and any(s.unsorted(order) and s.unsorted_share(order) >= least for s in summaries):
+            return True
+        if all(summary.late == 0 for summary in summaries):
+            return False
+        large = any(summary.any_larger(policy.largest_output) for summary in summaries)
+        small = sum([summary.smaller(policy.small_size) for summary in summaries])
+        return kind.merges or large or small > 1
 
     def may_tidy(
         self, found: PlannerContext, chunks: Sequence[tuple[ChunkKey, ChunkSummary]]

@@ -220,7 +220,7 @@ class MinorFinder(Finder):
         """Return whether two segments of a chunk may be small."""
         del interval
         small_size = found.policy.small_size
-        return any(summary.smaller(small_size) > 1 for summary in summaries)
+        return max([summary.smaller(small_size) for summary in summaries], default=0) > 1
 
     def may_tidy(
         self, found: PlannerContext, chunks: Sequence[tuple[ChunkKey, ChunkSummary]]

@@ -48,7 +48,7 @@ from airflow_provider_segtable.planning.planner_context import (
     run_size,
     skip,
 )
-from airflow_provider_segtable.planning.properties import OFF
+from airflow_provider_segtable.planning.properties import OFF, Policy
 from airflow_provider_segtable.planning.selection import (
     Candidate,
     Code,
@@ -250,11 +250,14 @@ class SemiMajorFinder(Finder):
     def may_be_due(
         self, found: PlannerContext, interval: Interval, summaries: Sequence[ChunkSummary]
     ) -> bool:
-        """Return whether segments may have another clustering, no base, or block publishing."""
+        """Return whether much is unsorted, a base may be torn, or files may block publishing."""
         del interval
-        order, keyed = found.policy.clustering, found.state.table.kind.buckets
+        policy, keyed = found.policy, found.state.table.kind.buckets
+        if policy.semi_major == OFF:
+            return False
         return bool(found.blocking) or (
-            bool(order) and any(s.unsorted(order) or (keyed and s.baseless) for s in summaries)
+            bool(policy.clustering)
+            and any(_much_unsorted(s, policy) or (keyed and _maybe_torn(s)) for s in summaries)
         )
 
     def may_tidy(
@@ -309,3 +312,21 @@ def _in_one_piece(found: PlannerContext, chunk: ChunkKey, groups: Sequence[Group
 
 
 FINDER = SemiMajorFinder()
+
+
+# Bounds from summaries
+def _much_unsorted(summary: ChunkSummary, policy: Policy) -> bool:
+    """Return whether a chunk may have enough to sort (``_not_due``)."""
+    order = policy.clustering
+    little = summary.size < policy.target_size and summary.visible < policy.min_segments
+    return (
+        not little
+        and summary.unsorted(order) > 0
+        and summary.unsorted_share(order) >= policy.semi_major_unclustered
+    )
+
+
+def _maybe_torn(summary: ChunkSummary) -> bool:
+    """Return whether a bucket may have lost its base: segments without a file count as sorted."""
+    wrote = any(summary.clustered) or summary.visible > summary.files
+    return wrote and summary.baseless

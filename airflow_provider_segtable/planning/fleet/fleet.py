@@ -135,10 +135,15 @@ class Fleet:
     scope: Scope
     groups: tuple[Group, ...] = ()
     tables: Mapping[str, Scope] = field(default_factory=dict)
+    _groups: dict[str, Group | None] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
     def group_of(self, table: str) -> Group | None:
-        """Return the first group whose globs match."""
-        return next((group for group in self.groups if group.holds(table)), None)
+        """Return the first group whose globs match; it is searched for once."""
+        if table not in self._groups:
+            self._groups[table] = next((each for each in self.groups if each.holds(table)), None)
+        return self._groups[table]
 
     def holds(self, table: str) -> bool:
         """Return whether a table is in the fleet."""
@@ -262,24 +267,30 @@ def objective_of(fleet: Fleet, table: str) -> Objective:
 
 def priority_of(fleet: Fleet, table: str) -> float:
     """Return how many times the gain of a table's plans counts."""
-    return float(str(settings_of(fleet, table).get("priority", 1.0)))
+    return float(str(_setting(fleet, table, "priority") or 1.0))
 
 
 def windows_of(fleet: Fleet, table: str, kind: str) -> Windows:
     """Return when plans of a kind may begin."""
-    found = settings_of(fleet, table).get(f"window.{kind}")
+    found = _setting(fleet, table, f"window.{kind}")
     return found if isinstance(found, Windows) else Windows()
 
 
 def freeze_of(fleet: Fleet, table: str) -> Freeze | None:
     """Return the time in which no plan of a table begins."""
-    found = settings_of(fleet, table).get("freeze")
+    found = _setting(fleet, table, "freeze")
     return found if isinstance(found, Freeze) else None
 
 
 def settings_of(fleet: Fleet, table: str) -> Mapping[str, object]:
     """Return what the file gives a table, enforced or not; the most special scope counts."""
     return {key: given.value for scope in fleet.scopes(table) for key, given in scope.given.items()}
+
+
+def _setting(fleet: Fleet, table: str, key: str) -> object:
+    """Return one of the values of ``settings_of``; None if the file has none."""
+    given = (scope.given.get(key) for scope in reversed(fleet.scopes(table)))
+    return next((each.value for each in given if each is not None), None)
 
 
 def is_property(key: str) -> bool:

@@ -3,13 +3,14 @@
 1. Of each table a planner remembers its look (``fleet_plan.TableLook``) at one version. What a
    look finds is a function of the version, the settings, the code and the time; so while none of
    these changes anything, the remembered look is the one that a new look would give.
-2. A table is looked at again if its settings are others (``settings_of_look``), if a newer version
+2. A table is looked at again if its settings are others (``settings_of_looks``), if a newer version
    is announced, or if its look is *due*: the earliest time at which the answer may be another one
    without any event, as a file gets old enough, a rest ends, or a lag grows.
 3. A table with plans that are pending, or ids whose writer may be gone, is *unsettled*: whether the
    worker lives is not in its log. It is looked at in each run.
 4. Announcements are hints. So nothing is remembered for longer than ``SWEEP_US``, whatever is
-   announced, and a table of which nothing is announced is looked at.
+   announced, and a table of which nothing is announced is looked at. Each table has its own moment
+   of that time (``swept_at``), so that each run has its share of such looks.
 5. Only looks are remembered, no decision: budgets and windows change with the time, so remembered
    offers are ranked again in each run.
 6. The memory may be lost, damaged or old. The worst is a look more, as rule 2 asks what is
@@ -20,12 +21,14 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from airflow_provider_segtable.core.time import MINUTE_US, Instant
-from airflow_provider_segtable.planning.fleet.fleet import Fleet, is_property
+from airflow_provider_segtable.planning.fleet.fleet import Fleet, Scope, is_property
 from airflow_provider_segtable.planning.fleet.fleet_plan import TableLook, frozen
 
 SWEEP_US = 30 * MINUTE_US
@@ -112,7 +115,17 @@ def why_anyway(known: Remembered | None, settings: str, now: Instant) -> Why | N
     if known.due is not None and known.due <= now:
         return Why.DUE
     # A clock that was set back must not keep a look for longer.
-    return None if known.at <= now < known.at + SWEEP_US else Why.SWEEP
+    return None if known.at <= now < swept_at(known) else Why.SWEEP
+
+
+def swept_at(known: Remembered) -> Instant:
+    """Return when a look is repeated in any case: at most ``SWEEP_US`` later.
+
+    That is the next moment of the table's own: looks that were taken together, as after a change
+    of the code, are not repeated together.
+    """
+    own = zlib.crc32(known.look.table_id.encode()) * SWEEP_US >> 32
+    return known.at + SWEEP_US - (known.at - own) % SWEEP_US
 
 
 def _why_announced(known: Remembered | None, announced: int | None) -> Why | None:
@@ -121,20 +134,34 @@ def _why_announced(known: Remembered | None, announced: int | None) -> Why | Non
     return Why.NEWER if known is None or announced > known.look.version else None
 
 
-def settings_of_look(fleet: Fleet, table: str, now: Instant, code: str) -> str:
-    """Return a digest of what a look depends on, beside the table itself.
+def settings_of_looks(
+    fleet: Fleet, tables: Iterable[str], now: Instant, code: str
+) -> dict[str, str]:
+    """Return a digest of each table's settings: all that its look depends on, beside the table.
 
     Args:
         fleet: the file.
-        table: the table's name.
+        tables: the tables' names.
         now: the wall clock, for freezes: the tables of a frozen table's indexes are not planned.
         code: the version of the code.
     """
-    scopes = [
-        [scope.enforce, sorted((k, v.text) for k, v in scope.given.items() if _counts(k))]
-        for scope in fleet.scopes(table)
-    ]
-    return _digest([code, scopes, frozen(fleet, table, now) is not None])
+    digests: dict[tuple[int, ...], str] = {}
+    found = {}
+    for table in tables:
+        scopes, ice = fleet.scopes(table), frozen(fleet, table, now) is not None
+        alike = (ice, *map(id, scopes))  # a scope is one object for all of its tables
+        if alike not in digests:
+            digests[alike] = _digest([code, [*_counted(scopes)], ice])
+        found[table] = digests[alike]
+    return found
+
+
+def _counted(scopes: Iterable[Scope]) -> Iterator[list[Any]]:
+    """Yield the settings that a look depends on, of each scope that has any."""
+    for scope in scopes:
+        given = sorted((key, each.text) for key, each in scope.given.items() if _counts(key))
+        if given:
+            yield [scope.enforce, given]
 
 
 def _counts(key: str) -> bool:

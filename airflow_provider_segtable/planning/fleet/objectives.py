@@ -13,6 +13,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from airflow_provider_segtable.core.chunk import overlap_of
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log.work import depth
@@ -155,7 +156,7 @@ def _files_read(state: State, hot: Interval | None) -> float:
 
 
 def _overlap(state: State, hot: Interval | None, aim: float) -> float:
-    """Return the largest overlap; a chunk with no more files than the aim is not decoded."""
+    """Return the largest overlap; of a chunk with no more files than the aim, their number."""
     most = 0.0
     for chunk, summary in state.timeline.visible_summaries(hot).items():
         if summary.files > most:
@@ -165,7 +166,10 @@ def _overlap(state: State, hot: Interval | None, aim: float) -> float:
 
 
 def _of_chunk(state: State, chunk: ChunkKey) -> float:
-    return depth(state.timeline.visible_segments(chunk.interval))
+    """Return the overlap in a chunk's time; only what an older segtable wrote is decoded."""
+    some = state.timeline.visible_summaries(chunk.interval).values()
+    found = overlap_of([each for each in some if each.rows])
+    return depth(state.timeline.visible_segments(chunk.interval)) if found is None else found
 
 
 def _deleted(state: State, hot: Interval | None) -> float:

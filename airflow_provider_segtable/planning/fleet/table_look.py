@@ -80,6 +80,9 @@ def with_minutes(looks: Iterable[TableLook]) -> tuple[TableLook, ...]:
 
 
 def _with_minutes(look: TableLook, of_fleet: Costs) -> TableLook:
+    if not look.offers and not look.begun:
+        return look
+
     def minutes(kind: str, size: int) -> float:
         return seconds_of(kind, size, look.costs, of_fleet) / 60
 

@@ -56,7 +56,7 @@ from airflow_provider_segtable.core.segment_codec import decode_ids, encode_ids
 from airflow_provider_segtable.core.time import Interval, decode_overrides, encode_overrides
 from airflow_provider_segtable.core.timeline import Timeline
 from airflow_provider_segtable.table.log.checkpoint_chunks import (
-    WRITTEN,
+    QUICK,
     CheckpointChunks,
     ChunkWriter,
 )
@@ -225,7 +225,7 @@ def write_checkpoint(state: State) -> bytes:
     """Encode the state as the content of a checkpoint file."""
     writer = ChunkWriter(state)
     table = io.BytesIO()
-    pq.write_table(writer.write(), table, **WRITTEN)
+    pq.write_table(writer.write(), table, use_dictionary=False, **QUICK)
     head = json.dumps({"format": _format(state), "bases": True, **encode_head(state)})
     data = writer.finish(
         {
@@ -266,6 +266,7 @@ def read_checkpoint(data: bytes) -> State:
         table = pa.BufferReader(base64.b64decode(entries[_CHUNKS]))
         chunks = CheckpointChunks(
             data,
+            file,
             pq.ParquetFile(table, pre_buffer=False).read(use_threads=False),
             with_bases="bases" in head,
         )

@@ -19,9 +19,9 @@ ADR 0030 has the reasons.
 import json
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from itertools import accumulate, groupby
 from threading import Lock
 from typing import Any
@@ -58,6 +58,11 @@ ADDED_LATER: Mapping[str, Any] = {
     "completed": 0,
     "buckets": 0,
     "base": None,
+    "least": None,
+    "second": None,
+    "most": None,
+    "time_min": None,
+    "spanned": None,
 }
 """The values of columns that older formats with a chunk table lack."""
 CHUNKS_KEPT = 128
@@ -68,7 +73,9 @@ _UNREADABLE = (
     SegtableError,
 )
 _NESTED = ("sizes", "clustered")
-_PLAIN = tuple(name for name in ChunkSummary._fields if name not in _NESTED)
+_IMPLIED = ("files",)
+"""The fields of a summary that follow from others."""
+_PLAIN = tuple(name for name in ChunkSummary._fields if name not in (*_NESTED, *_IMPLIED))
 _SPACES = tuple(generation.value for generation in Generation)
 
 SCHEMA = pa.schema(
@@ -111,14 +118,14 @@ def chunk_row(key: ChunkKey, summary: ChunkSummary, ids: IdSpaces) -> dict[str, 
 class CheckpointChunks:
     """The chunks of one checkpoint; a thread-safe ``ChunkSource``."""
 
-    def __init__(self, data: bytes, chunks: pa.Table, *, with_bases: bool) -> None:
-        """Read the segments of ``chunks`` from the checkpoint file ``data`` on demand.
+    def __init__(
+        self, data: bytes, file: pq.ParquetFile, chunks: pa.Table, *, with_bases: bool
+    ) -> None:
+        """Read the segments of ``chunks`` on demand from a checkpoint: its bytes, and these opened.
 
         Without bases, an older segtable wrote the file: the number of segments beside a base is
         then known only for chunks that cannot have a base.
         """
-        # Single-threaded: a process that ends while Arrow starts its threads is aborted.
-        self._file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
         self.bytes = MemorySource("checkpoint", data)
         chunks = in_columns(chunks, SCHEMA, ADDED_LATER)
         if not with_bases:
@@ -127,11 +134,7 @@ class CheckpointChunks:
         self._columns: dict[str, Sequence[Any]] = {
             name: values_of(chunks.column(name)) for name in SCHEMA.names
         }
-        self._lock = Lock()
-        self._group = lru_cache(maxsize=2)(self._read_group)
-        self._group_paths = lru_cache(maxsize=1)(self._read_paths)
-        self.chunk = lru_cache(maxsize=CHUNKS_KEPT)(self._decode)
-        columns = self._columns
+        columns, groups = self._columns, _RowGroups(file)
         self._summaries = _summaries(columns)
         self.used = sum(1 for count in columns["count"] if count)
         self._keys = tuple(
@@ -139,6 +142,11 @@ class CheckpointChunks:
             for start, end, version, bucket in _named(columns)
         )
         self.spaces = _PackedSpaces(self._keys, columns)
+        # No cache refers to this object: a state that is let go leaves memory at once.
+        self._group = lru_cache(maxsize=2)(groups.read)
+        self._group_paths = lru_cache(maxsize=1)(groups.paths)
+        decode = partial(_decoded, self._keys, columns, self._group)
+        self.chunk = lru_cache(maxsize=CHUNKS_KEPT)(decode)
 
     def timeline(self) -> Timeline:
         """Return the timeline of the chunks that have segments."""
@@ -189,10 +197,7 @@ class CheckpointChunks:
 
     def rows(self, at: int, until: int) -> pa.Table:
         """Return the segment rows of neighbouring chunks in one row group."""
-        columns = self._columns
-        first = columns["first_row"][at]
-        count = columns["first_row"][until - 1] + columns["count"][until - 1] - first
-        return self._group(columns["row_group"][at]).slice(first, count)
+        return _rows(self._columns, self._group, at, until)
 
     def summary(self, at: int) -> ChunkSummary:
         """Return the summary of a chunk."""
@@ -205,25 +210,46 @@ class CheckpointChunks:
         found = self._group_paths(columns["row_group"][at])[first : first + columns["count"][at]]
         return [path for path in found if path]
 
-    def _read_group(self, group: int) -> pa.Table:
+
+class _RowGroups:
+    """The row groups of a checkpoint, read by one thread at a time."""
+
+    def __init__(self, file: pq.ParquetFile) -> None:
+        self._file = file
+        self._lock = Lock()
+
+    def read(self, group: int) -> pa.Table:
+        """Return the segment rows of a row group."""
         with self._lock:
             # Single-threaded: a process that ends while Arrow starts its threads is aborted.
             rows = self._file.read_row_group(group, use_threads=False)
         return in_columns(rows.replace_schema_metadata(), SEGMENTS, ADDED_LATER)
 
-    def _read_paths(self, group: int) -> Sequence[str]:
+    def paths(self, group: int) -> Sequence[str]:
+        """Return the paths of a row group's segments; no other column is read."""
         with self._lock:
             rows = self._file.read_row_group(group, columns=["path"], use_threads=False)
         paths: list[str] = rows.column(0).to_pylist()
         return paths
 
-    def _decode(self, at: int) -> Chunk:
-        key = self._keys[at]
-        try:
-            found = Chunk(key=key).with_changes(segments_in(self.rows(at, at + 1)), ())
-        except _UNREADABLE as error:
-            raise CorruptTable(f"checkpoint is unreadable at chunk {key}: {error}") from error
-        return found
+
+_Columns = Mapping[str, Sequence[Any]]
+
+
+def _rows(columns: _Columns, group: Callable[[int], pa.Table], at: int, until: int) -> pa.Table:
+    first = columns["first_row"][at]
+    count = columns["first_row"][until - 1] + columns["count"][until - 1] - first
+    return group(columns["row_group"][at]).slice(first, count)
+
+
+def _decoded(
+    keys: Sequence[ChunkKey], columns: _Columns, group: Callable[[int], pa.Table], at: int
+) -> Chunk:
+    key = keys[at]
+    try:
+        return Chunk(key=key).with_changes(segments_in(_rows(columns, group, at, at + 1)), ())
+    except _UNREADABLE as error:
+        raise CorruptTable(f"checkpoint is unreadable at chunk {key}: {error}") from error
 
 
 def _without_late(chunks: pa.Table) -> pa.Table:
@@ -233,16 +259,18 @@ def _without_late(chunks: pa.Table) -> pa.Table:
     return chunks.set_column(SCHEMA.get_field_index("late"), SCHEMA.field("late"), late)
 
 
-def _named(columns: Mapping[str, Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
+def _named(columns: _Columns) -> Iterator[tuple[Any, ...]]:
     """Yield start, end, version and bucket of each chunk."""
     return zip(*(columns[name] for name in ("start", "end", "version", "bucket")), strict=True)
 
 
-def _summaries(columns: Mapping[str, Sequence[Any]]) -> list[ChunkSummary]:
+def _summaries(columns: _Columns) -> list[ChunkSummary]:
     """Return the summaries of all chunks; chunks with equal segments share their counts."""
     bits = {text: _by_bits(text) for text in set(columns["sizes"])}
     names = {text: json.loads(text or "{}") for text in set(columns["clustered"])}
+    files = {text: sum(some.values()) for text, some in bits.items()}
     nested = {
+        "files": map(files.get, columns["sizes"]),
         "sizes": map(bits.get, columns["sizes"]),
         "clustered": map(names.get, columns["clustered"]),
     }
@@ -257,7 +285,7 @@ def _by_bits(text: str | None) -> Mapping[int, int]:
 class _PackedSpaces(Mapping[SpaceKey, IdSpace]):
     """Id spaces stored as columns; an ``IdSpace`` is created at each lookup."""
 
-    def __init__(self, keys: Sequence[ChunkKey], columns: Mapping[str, Sequence[Any]]) -> None:
+    def __init__(self, keys: Sequence[ChunkKey], columns: _Columns) -> None:
         self._keys = keys
         self._columns = columns
         self._places = {name: at for at, name in enumerate(_named(columns))}
@@ -290,12 +318,12 @@ class _PackedSpaces(Mapping[SpaceKey, IdSpace]):
 
 GROUP_ROWS = 4096
 """Number of segments that completes a row group."""
-WRITTEN: Mapping[str, Any] = {
-    "compression": "zstd",
-    "compression_level": 1,
-    "write_statistics": False,
-}
-"""How checkpoints and their chunk tables are written."""
+_BARE: Mapping[str, Any] = {"write_statistics": False, "store_schema": False}
+DENSE: Mapping[str, Any] = {"compression": "zstd", "compression_level": 1, **_BARE}
+"""How complete row groups are written: they are most of a large checkpoint."""
+QUICK: Mapping[str, Any] = {"compression": "lz4", **_BARE}
+"""How chunk tables and incomplete row groups are written: their pages are many and small, and zstd
+takes longer to begin with a page than to read it."""
 _PATH = "checkpoint"
 
 
@@ -457,8 +485,8 @@ def _movable(source: CheckpointChunks) -> Movable | None:
 def _encoded(rows: pa.Table) -> MemorySource:
     """Return rows as a Parquet file of one row group."""
     sink = pa.BufferOutputStream()
-    most = max(1, rows.num_rows)
-    pq.write_table(rows, sink, use_dictionary=REPEATING, row_group_size=most, **WRITTEN)
+    most, how = max(1, rows.num_rows), DENSE if rows.num_rows >= GROUP_ROWS else QUICK
+    pq.write_table(rows, sink, use_dictionary=REPEATING, row_group_size=most, **how)
     return MemorySource(_PATH, sink.getvalue().to_pybytes())
 
 

@@ -66,9 +66,12 @@ def column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 def in_columns(rows: pa.Table, schema: pa.Schema, missing: Mapping[str, Any]) -> pa.Table:
     """Return rows in the columns of a schema, with values from ``missing`` for absent columns."""
+    if rows.schema.equals(schema):
+        return rows
+    known = dict(zip(rows.column_names, rows.columns, strict=True))
     columns = [
-        rows.column(field.name)
-        if field.name in rows.column_names
+        known[field.name]
+        if field.name in known
         else column([missing[field.name]] * rows.num_rows, field.type)
         for field in schema
     ]

@@ -128,6 +128,11 @@ class FaultyCoordinator:
         self.boundary("before claims")
         return self.inner.claims(table, group)
 
+    def tables_with_claims(self, tables: Collection[str], group: str) -> Collection[str]:
+        """Return the tables with claims, or fail."""
+        self.boundary("before tables_with_claims")
+        return self.inner.tables_with_claims(tables, group)
+
     def wait_claims(
         self, table: str, group: str, *, seen: Mapping[str, Claimed], wait_s: float
     ) -> Mapping[str, Claimed]:

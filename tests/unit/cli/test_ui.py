@@ -97,10 +97,11 @@ def test_it_listens_on_loopback_alone() -> None:
 
 
 def test_a_source_shows_no_credential() -> None:
-    """Its label and its texts hide what the options have."""
+    """Its label and its texts hide what the options have, and where ZooKeeper is."""
     options = SecretOptions({"secret_access_key": "key-of-the-store"})
     (source,) = sources_at(["memory://ui-lake/x"], storage_options=options).values()
     assert source.safe("403 for key-of-the-store") == "403 for ***"
+    assert source.safe("none answers at zk://zk1:2181/lake (10 s)") == "none answers at *** (10 s)"
     assert "key-of-the-store" not in repr(source)
     with pytest.raises(NotATable):
         source.opening("none").log.load()

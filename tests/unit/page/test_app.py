@@ -135,7 +135,7 @@ def test_a_missing_argument_is_named(with_routes: ShownLake) -> None:
 
 def test_no_error_shows_a_credential(with_routes: ShownLake) -> None:
     """The store's own message is shown without its credentials."""
-    with_routes.store.fault = "403 Forbidden: secret_access_key=key-of-the-store"
+    with_routes.store.fault = "403 Forbidden for key-of-the-store"
     found = with_routes.browser().get("/api/version", table="events")
     assert found.status_code == 503
     assert "key-of-the-store" not in found.text

@@ -196,3 +196,18 @@ def test_a_consumer_that_lags_is_shown(made: ShownLake) -> None:
     line = {each["table"]: each for each in lines(made)}["b/other"]
     assert line["lags"]["consumer"] == 120.0
     assert line["lags"]["index"] is None
+
+
+def test_a_table_that_cannot_be_read_any_more_keeps_its_last_sizes(made: ShownLake) -> None:
+    """Until it can: then the error is gone."""
+    lines(made)
+    waited(made)
+    made.append("b/other")
+    made.faults["b/other"] = "away"
+    made.clock.advance(1801)
+    broken = {each["table"]: each for each in settled(made)}["b/other"]
+    assert (broken["error"], broken["health"], broken["files"]) == ("StorageError: away", "ill", 2)
+    del made.faults["b/other"]
+    made.clock.advance(60)
+    well = {each["table"]: each for each in settled(made)}["b/other"]
+    assert (well["error"], well["health"], well["files"]) == (None, "ok", 3)

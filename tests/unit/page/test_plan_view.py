@@ -1,13 +1,15 @@
 """Plans and reasons, and the simulation of other properties."""
 
+from dataclasses import replace
+
 import pytest
 
 from airflow_provider_segtable.core.log.families.plan_events import PlanRequested
-from airflow_provider_segtable.core.time import MINUTE_US
+from airflow_provider_segtable.core.time import MINUTE_US, SECOND_US
 from airflow_provider_segtable.page.held_locks import HeldLocks
 from airflow_provider_segtable.page.plan_view import left_alone, plans_of
 from airflow_provider_segtable.page.sources import all_below_the_root
-from airflow_provider_segtable.page.table_planning import planning_of, with_properties
+from airflow_provider_segtable.page.table_planning import holds, planning_of, with_properties
 from airflow_provider_segtable.planning.selection import Code
 from airflow_provider_segtable.table.committer import Change, commit
 from tests.support.shown_lake import ShownLake
@@ -91,6 +93,20 @@ def test_a_running_plan_has_its_holder_and_the_share_that_is_done() -> None:
     assert pending.age_seconds == pytest.approx(60.0, abs=0.1)
     assert found.chosen == []
     assert Code.CLAIMED in {each.code for each in found.left}
+
+
+def test_a_planning_that_took_long_is_kept_although_the_table_went_on() -> None:
+    """One that took a second holds for twenty; a quick one is made anew for each version."""
+    lake = ShownLake(NAME)
+    lake.append(NAME, 5)
+    state = lake.tables[NAME].log.load()
+    quick = planning_of(state, all_below_the_root(), NAME, state.time)
+    slow = replace(quick, took_s=1.0)
+    later, much_later = state.time + 19 * SECOND_US, state.time + 21 * SECOND_US
+    assert holds(quick, state.n, later)
+    assert not holds(quick, state.n + 1, later)
+    assert holds(slow, state.n + 1, later)
+    assert not holds(slow, state.n + 1, much_later)
 
 
 def test_a_simulation_shows_the_plans_that_other_properties_make() -> None:

@@ -121,9 +121,11 @@ def test_a_doctor_that_does_not_answer_in_time_is_not_waited_for(
     made.store.hangs_at = "list data"
     made.store.gate.clear()
     health = shown(made)["health"]
-    made.store.gate.set()
     assert health["examined"] == "at a glance"
     assert health["late"] == "memory://lake has not answered within 0.05 s"
+    made.store.gate.set()
+    waited = made.browser().get("/api/health", table="events").json()["data"]
+    assert waited["examined"] == "by the doctor"
 
 
 def test_a_large_table_is_not_examined_for_a_page(

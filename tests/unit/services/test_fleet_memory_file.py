@@ -16,6 +16,7 @@ from airflow_provider_segtable.planning.fleet.objectives import Measure, Miss
 from airflow_provider_segtable.services import fleet_memory_file
 from airflow_provider_segtable.services.fleet_memory_file import (
     encode_memory,
+    last_search,
     memory_path,
     read_memory,
     write_memory,
@@ -56,9 +57,13 @@ def test_a_memory_is_read_as_it_was_written() -> None:
     """By one request each; another fleet has another object."""
     storage = MemoryStorage("memory://lake")
     assert read_memory(storage, "f") == FleetMemory()
+    assert last_search(storage, "f") is last_search(None, "f") is None
     write_memory(storage, "f", MEMORY)
     assert read_memory(storage, "f") == MEMORY
+    assert last_search(storage, "f") == MEMORY.found
     assert read_memory(storage, "g") == FleetMemory()
+    write_memory(storage, "f", replace(MEMORY, found=None))
+    assert last_search(storage, "f") is None
 
 
 @pytest.mark.parametrize("wrong", ["truncated", "flipped", "other fleet", "other code", "types"])
@@ -82,4 +87,5 @@ def test_what_is_no_memory_of_this_fleet_is_ignored(
     storage.replace(memory_path("f"), data)
     with caplog.at_level(logging.WARNING):
         assert read_memory(storage, "f") == FleetMemory()
+    assert last_search(storage, "f") == (MEMORY.found if wrong == "types" else None)
     assert "memory://lake/_segtable_fleet/f/memory is not used" in caplog.text

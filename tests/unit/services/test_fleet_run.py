@@ -21,6 +21,7 @@ from airflow_provider_segtable.services.attempt import Done, Job, in_process
 from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.fleet_run import NOTHING, FleetRun, Looked, run_fleet
 from airflow_provider_segtable.services.fleet_tables import find_tables, load_fleet
+from airflow_provider_segtable.services.log_directory import BUCKETS
 from airflow_provider_segtable.services.publishing import publish_all
 from airflow_provider_segtable.storage import open_storage
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
@@ -32,6 +33,7 @@ from tests.support.in_memory import context_in_memory, defined_by
 from tests.unit.services.conftest import SCHEMA, rows
 
 TABLES = ("a/busy", "a/calm", "b/other")
+SERVED = {"address": "a", "service": "s", "deploy_mode": "external", "epoch": "1"}
 GROUPS = '[groups.a]\ntables = ["a/*"]\n[groups.b]\ntables = ["b/*"]\n'
 
 
@@ -195,6 +197,29 @@ def test_a_coordinator_that_does_not_answer_is_asked_once(lake: Lake) -> None:
     )
     assert sorted(asked) == ["a-busy", "a-calm", "b-other"]
     assert run.looked == {}
+
+
+def test_what_is_asked_of_the_coordinator_does_not_grow_with_quiet_tables(lake: Lake) -> None:
+    """Locks are read of a table with pending plans alone; log stores are asked for together."""
+    for name in TABLES:
+        tuple(lake.run(only=[name]).tables)
+    lake.compact("a/busy", 1.0)
+    asked = list[str]()
+
+    class Told(MemoryCoordinator):
+        def __getattribute__(self, name: str) -> Any:
+            if not name.startswith("_"):
+                asked.append(name)
+            return super().__getattribute__(name)
+
+    told = Told(lake.clock, lake.service)
+    lake.tables = {n: replace(at, optional_coordinator=told) for n, at in lake.tables.items()}
+    assert len(lake.run(dry_run=True).looked) == 3
+    assert Counter(asked) == {"locks": 1, "waiters": 1, "tables_with_claims": 1, "claims": 3}
+    assert lake.run(only=["b/other"]).looked
+    assert told.claim("a-calm", BUCKETS, "0", SERVED)
+    stores = {each.name: each.log_store for each in lake.run(dry_run=True).tables}
+    assert stores == {"a/busy": "", "a/calm": "a-calm", "b/other": ""}
 
 
 def test_a_dry_run_asks_the_log_of_a_table_that_nobody_announced(lake: Lake) -> None:
@@ -435,7 +460,7 @@ def test_a_table_that_is_written_during_the_run_is_served(lake: Lake) -> None:
 
     def written(name: str) -> AbstractContextManager[TableContext]:
         opened[name] += 1
-        if opened[name] > 1:
+        if opened[name] == 2:
             lake.append(name, 1)
         return lake.ports(name)
 

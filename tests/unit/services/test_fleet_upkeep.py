@@ -2,11 +2,14 @@
 
 from contextlib import AbstractContextManager, nullcontext
 
-from airflow_provider_segtable.core.errors import StorageError
-from airflow_provider_segtable.core.time import DAY_US
-from airflow_provider_segtable.health.fleet_upkeep import Upkeep, keep_up
+import pytest
+
+from airflow_provider_segtable.core.errors import InvalidInput, StorageError
+from airflow_provider_segtable.core.time import DAY_US, HOUR_US
+from airflow_provider_segtable.health.fleet_upkeep import Upkeep, Wished, keep_up, keep_up_one
 from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet
 from airflow_provider_segtable.planning.fleet.rota import WEEK_US
+from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.table import Table, create_table
 from tests.support.clock import FakeClock
@@ -88,3 +91,61 @@ def test_frozen_tables_and_closed_windows_are_left() -> None:
     assert not found["bad"].done
     found = kept_up('[windows]\nupkeep = ["23:58-23:59"]', lake())
     assert found["good"].left.startswith("outside of its window until ")
+
+
+def kept_up_one(conf: dict[str, object], tables: dict[str, TableContext]) -> Upkeep:
+    """Take the steps that a user asks for."""
+    fleet = read_fleet('[groups.all]\ntables = ["*"]', "fleet.toml")
+    wished = Wished.of(conf)
+    assert wished is not None
+    return keep_up_one(fleet, wished, lambda name: nullcontext(tables[name]))
+
+
+def test_a_user_asks_for_one_step_of_one_table() -> None:
+    """The others are left alone, and nothing is verified."""
+    found = kept_up_one({"table": "good", "steps": ["clean"]}, lake())
+    assert (found.table, steps(found), found.failed) == ("good", ["cleaned"], ())
+
+
+def test_a_user_names_formats_and_a_retention() -> None:
+    """They count instead of the table's own."""
+    tables = lake()
+    conf = {"table": "good", "formats": ["delta"], "retention": {"hours": 0, "versions": 1}}
+    assert steps(kept_up_one(conf, tables)) == ["cleaned", "published"]
+    assert tables["good"].log.load().retained_from == tables["good"].log.load().n - 1
+
+
+def test_a_retention_is_as_of_when_it_was_asked_for() -> None:
+    """What happened since does not let more go."""
+    ports = context_in_memory(clock=FakeClock(NOW + HOUR_US))
+    create_table(ports, defined_by(SCHEMA))
+    for _ in range(5):
+        Table(ports).append(rows(0))
+    asked = {"retention": {"hours": 2, "versions": 3}, "as_of": {"version": 1, "time": NOW}}
+    wished = Wished.of({"table": "good", **asked})
+    assert wished is not None
+    kept = wished.kept(Retention(), ports)
+    assert (kept.hours, kept.versions, kept.orphan_hours) == (3, 3 + 4, 73)
+
+
+@pytest.mark.parametrize(
+    ("conf", "named"),
+    [
+        ({"table": "good", "steps": ["burn"]}, "'burn'"),
+        ({"table": "good", "retention": {"years": 1}}, "years"),
+        ({"table": "good", "retention": {"hours": -1}}, "hours = -1"),
+        ({"table": "good", "as_of": {"version": "new"}}, "new"),
+        ({"table": 3}, "table = 3"),
+        ({"table": "un/known"}, "'un/known' is not in the fleet"),
+    ],
+)
+def test_a_wish_that_does_not_fit_is_refused(conf: dict[str, object], named: str) -> None:
+    """The message has the value."""
+    with pytest.raises(InvalidInput, match=named):
+        kept_up_one(conf, lake())
+
+
+def test_a_run_without_a_table_asks_for_nothing() -> None:
+    """So all tables are looked after."""
+    assert Wished.of({}) is None
+    assert Wished.of({"table": None, "steps": ["clean"]}) is None

@@ -1,6 +1,8 @@
 """Checkpoints: every part of a state comes back, from older formats, too; copies are exact."""
 
+import gc
 import json
+import weakref
 from dataclasses import MISSING, fields, replace
 
 import pyarrow as pa
@@ -346,3 +348,20 @@ def test_unknown_counts_are_copied_until_a_chunk_changes() -> None:
     assert unpublished(copied) == ""
     grown = after(copied, Appended(segments=(first(1).carried(chunk.segment(1), core=1),)))
     assert read_checkpoint(write_checkpoint(grown)).timeline.summary(chunk).late == 1
+
+
+def test_a_state_that_is_let_go_leaves_memory_without_the_collector() -> None:
+    """A planner opens a thousand tables, one after another: their checkpoints form no cycles."""
+    data = write_checkpoint(after(created(), Appended(segments=(first(0),))))
+    gc.collect()
+    gc.disable()
+    try:
+        state = read_checkpoint(data)
+        (chunk,) = state.timeline.chunks()
+        assert isinstance(chunk, PackedChunk)
+        assert chunk.unpacked.count == len([*chunk.paths()]) == 1
+        source = weakref.ref(chunk.source)
+        del state, chunk
+        assert source() is None
+    finally:
+        gc.enable()

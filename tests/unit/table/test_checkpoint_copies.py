@@ -82,7 +82,7 @@ def test_small_row_groups_are_joined_with_the_next(before: bytes) -> None:
 
 
 @pytest.mark.parametrize("found", make_checkpoint.PLACES)
-def test_a_checkpoint_with_other_columns_is_decoded(found: int) -> None:
+def test_a_checkpoint_with_other_columns_is_decoded(found: str) -> None:
     """Formats 6 and 7 have no column of schemas or buckets: their row groups are encoded anew."""
     state = read_checkpoint(make_checkpoint.PLACES[found].read_bytes())
     after = write_checkpoint(state)

@@ -35,10 +35,21 @@ def test_checkpoint_and_log_agree() -> None:
 
 
 @pytest.mark.parametrize("found", make_checkpoint.PLACES)
-def test_checkpoints_of_older_formats_are_read(found: int) -> None:
+def test_checkpoints_of_older_formats_are_read(found: str) -> None:
     """The golden checkpoints hold what folding the golden events gives."""
     data = make_checkpoint.PLACES[found].read_bytes()
     assert same_state(read_checkpoint(data), make_checkpoint.golden_state())
+
+
+def test_numbers_that_older_checkpoints_lack_are_unknown() -> None:
+    """Of each chunk with rows, unless the newest golden checkpoint has them."""
+    for name, place in make_checkpoint.PLACES.items():
+        state = read_checkpoint(place.read_bytes())
+        filled = [each for each in state.timeline.visible_summaries().values() if each.rows]
+        assert filled
+        known = [(each.least, each.most, each.time_min, each.spanned) for each in filled]
+        for numbers in known:
+            assert (None in numbers) == (name != make_checkpoint.NEWEST), name
 
 
 def test_footers_carry_the_descriptors() -> None:

@@ -49,7 +49,11 @@ const SCALES: Record<"light" | "dark", Record<"plain" | "worse", Colour[]>> = {
   },
 };
 
-export function share(cell: Cell, measure: Measure, bounds: { oldest: number; newest: number; generations: number }): number {
+export function share(
+  cell: Cell,
+  measure: Measure,
+  bounds: { oldest: number; newest: number; generations: number },
+): number {
   switch (measure) {
     case "sorted":
       return cell.sorted_share;
@@ -71,6 +75,8 @@ export function colour(measure: Measure, value: number, theme: "light" | "dark")
   const low = scale[Math.floor(at)] ?? [0, 0, 0];
   const high = scale[Math.ceil(at)] ?? low;
   const part = at - Math.floor(at);
-  const mixed = low.map((channel, n) => Math.round(channel + ((high[n] ?? channel) - channel) * part));
+  const mixed = low.map((channel, n) =>
+    Math.round(channel + ((high[n] ?? channel) - channel) * part),
+  );
   return `rgb(${mixed.join(" ")})`;
 }

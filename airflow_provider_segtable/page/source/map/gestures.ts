@@ -65,7 +65,14 @@ class Gestures {
       change(moved(range, whole, (by / Math.max(1, width)) * (range.end - range.start)));
     } else if (event.ctrlKey || isFocused) {
       const step = event.deltaMode === 1 ? event.deltaY * 20 : event.deltaY;
-      change(zoomed(range, whole, Math.exp(step * (event.ctrlKey ? 0.01 : 0.002)), this.timeAt(event.clientX)));
+      change(
+        zoomed(
+          range,
+          whole,
+          Math.exp(step * (event.ctrlKey ? 0.01 : 0.002)),
+          this.timeAt(event.clientX),
+        ),
+      );
     } else return;
     event.preventDefault();
   }
@@ -84,11 +91,13 @@ class Gestures {
     const [other] = [...this.pointers].filter(([id]) => id !== event.pointerId);
     this.far += Math.abs(event.clientX - before);
     if (this.far <= CLICK_PX) return;
-    if (!this.element.hasPointerCapture(event.pointerId)) this.element.setPointerCapture(event.pointerId);
+    if (!this.element.hasPointerCapture(event.pointerId))
+      this.element.setPointerCapture(event.pointerId);
     this.pointers.set(event.pointerId, event.clientX);
     if (other) {
       const [was, is] = [Math.abs(before - other[1]), Math.abs(event.clientX - other[1])];
-      if (was > 8 && is > 8) change(zoomed(range, whole, was / is, this.timeAt((event.clientX + other[1]) / 2)));
+      if (was > 8 && is > 8)
+        change(zoomed(range, whole, was / is, this.timeAt((event.clientX + other[1]) / 2)));
     } else change(moved(range, whole, ((before - event.clientX) / Math.max(1, width)) * length));
   }
 

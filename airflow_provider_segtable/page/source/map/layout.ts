@@ -50,7 +50,11 @@ export interface Stack {
 }
 
 export function stacks(cells: Cell[]): Stack[] {
-  const timed = cells.map((cell) => ({ cell, start: Date.parse(cell.start), end: Date.parse(cell.end) }));
+  const timed = cells.map((cell) => ({
+    cell,
+    start: Date.parse(cell.start),
+    end: Date.parse(cell.end),
+  }));
   timed.sort((a, b) => a.start - b.start || b.end - a.end);
   const found: { start: number; end: number; cells: Cell[] }[] = [];
   for (const { cell, start, end } of timed) {
@@ -62,7 +66,13 @@ export function stacks(cells: Cell[]): Stack[] {
   }
   return found.map(({ start, end, cells: some }) => {
     const placed = stacked(some);
-    return { start, end, cells: placed, top: highest(placed), buckets: (placed[placed.length - 1]?.bucket ?? 0) + 1 };
+    return {
+      start,
+      end,
+      cells: placed,
+      top: highest(placed),
+      buckets: (placed[placed.length - 1]?.bucket ?? 0) + 1,
+    };
   });
 }
 
@@ -113,7 +123,15 @@ function standing(cell: Cell, lower: Placed[], ground: number, bucket: number): 
       base = Math.max(base, each.top);
       below = Math.max(below, each.below + 1);
     }
-  return { cell, from, to, base, top: base + cell.bytes / Math.max(1e-6, to - from), below, bucket };
+  return {
+    cell,
+    from,
+    to,
+    base,
+    top: base + cell.bytes / Math.max(1e-6, to - from),
+    below,
+    bucket,
+  };
 }
 
 // The top of the fullest stack in a range: what the height of the plot stands for.
@@ -122,14 +140,26 @@ export function fullest(some: Stack[], range: Range): number {
   return seen.reduce((most, stack) => Math.max(most, stack.top), 0);
 }
 
-export function layout(some: Stack[], range: Range, width: number, height: number, most: number): Rect[] {
+export function layout(
+  some: Stack[],
+  range: Range,
+  width: number,
+  height: number,
+  most: number,
+): Rect[] {
   const scale = { x: width / (range.end - range.start), y: height / (most || 1) };
   return some
     .filter((stack) => stack.end > range.start && stack.start < range.end)
     .flatMap((stack) => stack.cells.map((each) => rectOf(each, stack, range, scale, height)));
 }
 
-function rectOf(each: Placed, stack: Stack, range: Range, scale: { x: number; y: number }, ground: number): Rect {
+function rectOf(
+  each: Placed,
+  stack: Stack,
+  range: Range,
+  scale: { x: number; y: number },
+  ground: number,
+): Rect {
   const wide = (each.to - each.from) * scale.x;
   const gap = wide > 12 ? GAP : wide > 4 ? 0.5 : 0;
   const tall = Math.max(LEAST, (each.top - each.base) * scale.y - (each.below ? GAP : 0));
@@ -147,7 +177,11 @@ function rectOf(each: Placed, stack: Stack, range: Range, scale: { x: number; y:
 export function hit(rects: Rect[], x: number, y: number): Rect | null {
   let near: Rect | null = null;
   for (const rect of rects) {
-    const inside = x >= rect.x - 0.5 && x <= rect.x + rect.width + 0.5 && y >= rect.y - 0.5 && y <= rect.y + rect.height + 0.5;
+    const inside =
+      x >= rect.x - 0.5 &&
+      x <= rect.x + rect.width + 0.5 &&
+      y >= rect.y - 0.5 &&
+      y <= rect.y + rect.height + 0.5;
     if (inside) near = rect;
   }
   return near;
@@ -180,7 +214,11 @@ function middle(rect: Rect): [number, number] {
 export const SHORTEST_MS = 1000;
 
 export function zoomed(range: Range, whole: Range, factor: number, at: number): Range {
-  const length = clamp((range.end - range.start) * factor, SHORTEST_MS, (whole.end - whole.start) * 1.02);
+  const length = clamp(
+    (range.end - range.start) * factor,
+    SHORTEST_MS,
+    (whole.end - whole.start) * 1.02,
+  );
   const share = (at - range.start) / (range.end - range.start);
   const start = at - share * length;
   return within({ start, end: start + length }, whole);

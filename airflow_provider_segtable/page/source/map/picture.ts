@@ -57,7 +57,8 @@ export function draw(context: CanvasRenderingContext2D, scene: Scene): void {
   context.clip();
   const hatch = hatching(context, inks);
   for (const rect of scene.rects) segment(context, rect, scene, hatch);
-  for (const rect of scene.rects) if (scene.fresh.has(rect.cell.id)) outline(context, rect, inks.text, 1.5);
+  for (const rect of scene.rects)
+    if (scene.fresh.has(rect.cell.id)) outline(context, rect, inks.text, 1.5);
   marked(context, scene);
   context.restore();
   context.fillStyle = inks.strong;
@@ -78,10 +79,18 @@ function axis(context: CanvasRenderingContext2D, scene: Scene): void {
   }
 }
 
-function segment(context: CanvasRenderingContext2D, rect: Rect, scene: Scene, hatch: CanvasPattern | null): void {
+function segment(
+  context: CanvasRenderingContext2D,
+  rect: Rect,
+  scene: Scene,
+  hatch: CanvasPattern | null,
+): void {
   const { cell, x, y, width, height } = rect;
   const { inks } = scene;
-  if (cell.tombstone) return tombstone(context, rect, inks);
+  if (cell.tombstone) {
+    tombstone(context, rect, inks);
+    return;
+  }
   const fill = scene.fill(rect);
   if (cell.state === "standby") {
     context.globalAlpha = 0.18;
@@ -137,7 +146,12 @@ function tombstone(context: CanvasRenderingContext2D, rect: Rect, inks: Inks): v
   context.stroke();
 }
 
-function rowGroups(context: CanvasRenderingContext2D, rect: Rect, full: SegmentInFull, inks: Inks): void {
+function rowGroups(
+  context: CanvasRenderingContext2D,
+  rect: Rect,
+  full: SegmentInFull,
+  inks: Inks,
+): void {
   const all = full.row_groups.reduce((sum, group) => sum + group.rows, 0);
   let before = 0;
   context.fillStyle = inks.ground;
@@ -146,11 +160,18 @@ function rowGroups(context: CanvasRenderingContext2D, rect: Rect, full: SegmentI
     const width = (group.rows / all) * rect.width;
     if (before) context.fillRect(Math.round(x), rect.y + 2, 1, rect.height - 4);
     before += group.rows;
-    if (width > 74 && rect.height > 18) label(context, `row group ${group.number}`, x + width / 2, rect.y + rect.height / 2, inks);
+    if (width > 74 && rect.height > 18)
+      label(context, `row group ${group.number}`, x + width / 2, rect.y + rect.height / 2, inks);
   }
 }
 
-function label(context: CanvasRenderingContext2D, text: string, x: number, y: number, inks: Inks): void {
+function label(
+  context: CanvasRenderingContext2D,
+  text: string,
+  x: number,
+  y: number,
+  inks: Inks,
+): void {
   const half = context.measureText(text).width / 2;
   context.globalAlpha = 0.85;
   context.fillStyle = inks.ground;
@@ -165,7 +186,12 @@ function outline(context: CanvasRenderingContext2D, rect: Rect, ink: string, wid
   const inset = width / 2;
   context.strokeStyle = ink;
   context.lineWidth = width;
-  context.strokeRect(rect.x + inset, rect.y + inset, Math.max(1, rect.width - width), Math.max(1, rect.height - width));
+  context.strokeRect(
+    rect.x + inset,
+    rect.y + inset,
+    Math.max(1, rect.width - width),
+    Math.max(1, rect.height - width),
+  );
 }
 
 // On a small cell the mark goes around, so that it is seen.
@@ -174,8 +200,19 @@ function marked(context: CanvasRenderingContext2D, scene: Scene): void {
     const isSelected = rect.cell.id === scene.selected;
     if (!isSelected && rect.cell.id !== scene.hovered) continue;
     const room = Math.min(rect.width, rect.height) > 8 ? 0 : 2;
-    const around = { ...rect, x: rect.x - room, y: rect.y - room, width: rect.width + 2 * room, height: rect.height + 2 * room };
+    const around = {
+      ...rect,
+      x: rect.x - room,
+      y: rect.y - room,
+      width: rect.width + 2 * room,
+      height: rect.height + 2 * room,
+    };
     outline(context, around, scene.inks.ground, 4);
-    outline(context, around, isSelected ? scene.inks.accent : scene.inks.text, isSelected ? 2.5 : 1.5);
+    outline(
+      context,
+      around,
+      isSelected ? scene.inks.accent : scene.inks.text,
+      isSelected ? 2.5 : 1.5,
+    );
   }
 }

@@ -5,8 +5,8 @@
 
 import type { RefObject } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { anchor, type Base, linear, round, timeTicks, valueTicks } from "./scales.ts";
 import { day } from "../format.ts";
+import { anchor, type Base, linear, round, timeTicks, valueTicks } from "./scales.ts";
 
 export function Spark({ values, label }: { values: number[]; label: string }) {
   if (values.length < 2) return <span class="spark" aria-hidden="true" />;
@@ -14,7 +14,9 @@ export function Spark({ values, label }: { values: number[]; label: string }) {
   const least = Math.min(...values);
   const x = linear(0, values.length - 1, 1.5, 62.5);
   const y = linear(least, most === least ? least + 1 : most, 18, 2);
-  const at = values.map((value, n) => `${x(n).toFixed(1)} ${(most === least ? 10 : y(value)).toFixed(1)}`);
+  const at = values.map(
+    (value, n) => `${x(n).toFixed(1)} ${(most === least ? 10 : y(value)).toFixed(1)}`,
+  );
   const last = at[at.length - 1]?.split(" ") ?? ["0", "0"];
   return (
     <svg class="spark" viewBox="0 0 64 20" width="64" height="20" role="img" aria-label={label}>
@@ -73,7 +75,10 @@ export function TimePlot(props: {
   const y = linear(0, most, height - MARGIN.bottom, MARGIN.top);
   const move = (event: PointerEvent) => {
     const left = (event.currentTarget as Element).getBoundingClientRect().left;
-    const at = from + ((event.clientX - left - MARGIN.left) / Math.max(1, width - MARGIN.left - MARGIN.right)) * (to - from);
+    const at =
+      from +
+      ((event.clientX - left - MARGIN.left) / Math.max(1, width - MARGIN.left - MARGIN.right)) *
+        (to - from);
     setHover(nearest(props.series[0]?.points ?? [], at));
   };
   return (
@@ -96,13 +101,24 @@ export function TimePlot(props: {
             </g>
           ))}
           {timeTicks(from, to, width / 110).map((tick) => (
-            <text key={tick.at} class="tick" x={x(tick.at)} y={height - 6} text-anchor={anchor(x(tick.at), MARGIN.left, width)}>
+            <text
+              key={tick.at}
+              class="tick"
+              x={x(tick.at)}
+              y={height - 6}
+              text-anchor={anchor(x(tick.at), MARGIN.left, width)}
+            >
               {tick.text}
             </text>
           ))}
           {props.line && (
             <g class="aim">
-              <line x1={MARGIN.left} x2={width - MARGIN.right} y1={y(props.line.value)} y2={y(props.line.value)} />
+              <line
+                x1={MARGIN.left}
+                x2={width - MARGIN.right}
+                y1={y(props.line.value)}
+                y2={y(props.line.value)}
+              />
               <text x={width - MARGIN.right} y={y(props.line.value) - 4} text-anchor="end">
                 {props.line.text}
               </text>
@@ -113,7 +129,11 @@ export function TimePlot(props: {
               {series.area && <path class="area" d={area(series.points, x, y)} />}
               <path class="stroke" d={steps(series.points, x, y)} />
               {hover !== null && series.points[hover] && (
-                <circle cx={x(series.points[hover].at)} cy={y(series.points[hover].value)} r="3.5" />
+                <circle
+                  cx={x(series.points[hover].at)}
+                  cy={y(series.points[hover].value)}
+                  r="3.5"
+                />
               )}
             </g>
           ))}
@@ -131,7 +151,9 @@ function Read(props: { series: Series[]; at: number | null; text: (value: number
   if (!point) return null;
   return (
     <p class="read" aria-hidden="true">
-      <span class="muted num">{new Date(point.at).toISOString().slice(0, 16).replace("T", " ")}</span>
+      <span class="muted num">
+        {new Date(point.at).toISOString().slice(0, 16).replace("T", " ")}
+      </span>
       {props.series.map((series) => (
         <span key={series.name} class="num">
           <span class={`swatch ${series.className}`} /> {series.name}{" "}
@@ -157,7 +179,11 @@ type Scale = (value: number) => number;
 // A table stays as it is until the next event: so a line has steps.
 function steps(points: Point[], x: Scale, y: Scale): string {
   return points
-    .map((point, n) => (n ? `H${x(point.at).toFixed(1)}V${y(point.value).toFixed(1)}` : `M${x(point.at).toFixed(1)} ${y(point.value).toFixed(1)}`))
+    .map((point, n) =>
+      n
+        ? `H${x(point.at).toFixed(1)}V${y(point.value).toFixed(1)}`
+        : `M${x(point.at).toFixed(1)} ${y(point.value).toFixed(1)}`,
+    )
     .join("");
 }
 
@@ -175,7 +201,12 @@ export interface Stack {
   parts: { name: string; value: number; className: string }[];
 }
 
-export function DayBars(props: { stacks: Stack[]; label: string; text: (value: number) => string; base?: Base }) {
+export function DayBars(props: {
+  stacks: Stack[];
+  label: string;
+  text: (value: number) => string;
+  base?: Base;
+}) {
   const [box, width] = useWidth<HTMLDivElement>();
   const height = 160;
   const sums = props.stacks.map((stack) => stack.parts.reduce((sum, part) => sum + part.value, 0));
@@ -198,9 +229,21 @@ export function DayBars(props: { stacks: Stack[]; label: string; text: (value: n
           {props.stacks.map((stack, n) => (
             <g key={stack.key}>
               <title>{`${stack.key}: ${stack.parts.map((part) => `${part.name} ${props.text(part.value)}`).join(", ")}`}</title>
-              <Bar stack={stack} x={MARGIN.left + n * step + Math.min(4, step * 0.15)} width={Math.min(48, step * 0.7)} y={y} />
+              <Bar
+                stack={stack}
+                x={MARGIN.left + n * step + Math.min(4, step * 0.15)}
+                width={Math.min(48, step * 0.7)}
+                y={y}
+              />
               {n % every === 0 && (
-                <text class="tick" x={MARGIN.left + n * step + Math.min(48, step * 0.7) / 2 + Math.min(4, step * 0.15)} y={height - 6} text-anchor="middle">
+                <text
+                  class="tick"
+                  x={
+                    MARGIN.left + n * step + Math.min(48, step * 0.7) / 2 + Math.min(4, step * 0.15)
+                  }
+                  y={height - 6}
+                  text-anchor="middle"
+                >
                   {day(stack.key).slice(5)}
                 </text>
               )}
@@ -219,7 +262,14 @@ function Bar(props: { stack: Stack; x: number; width: number; y: Scale }) {
       {props.stack.parts.map((part) => {
         const top = props.y(below + part.value);
         const rect = (
-          <rect key={part.name} class={part.className} x={props.x} width={Math.max(1, props.width)} y={top} height={Math.max(0, props.y(below) - top)} />
+          <rect
+            key={part.name}
+            class={part.className}
+            x={props.x}
+            width={Math.max(1, props.width)}
+            y={top}
+            height={Math.max(0, props.y(below) - top)}
+          />
         );
         below += part.value;
         return rect;
@@ -286,7 +336,13 @@ export interface StripMark {
   title: string;
 }
 
-export function TimeStrip(props: { start: number; end: number; marks: StripMark[]; label: string; rows?: { name: string; marks: StripMark[] }[] }) {
+export function TimeStrip(props: {
+  start: number;
+  end: number;
+  marks: StripMark[];
+  label: string;
+  rows?: { name: string; marks: StripMark[] }[];
+}) {
   const [box, width] = useWidth<HTMLDivElement>();
   const rows = props.rows ?? [{ name: "", marks: props.marks }];
   const left = rows.some((row) => row.name) ? 72 : 0;
@@ -303,14 +359,24 @@ export function TimeStrip(props: { start: number; end: number; marks: StripMark[
                   {row.name}
                 </text>
               )}
-              <rect class="track" x={left} y={n * 20 + 2} width={Math.max(0, width - left)} height="14" rx="2" />
+              <rect
+                class="track"
+                x={left}
+                y={n * 20 + 2}
+                width={Math.max(0, width - left)}
+                height="14"
+                rx="2"
+              />
               {row.marks.map((mark) => (
                 <rect
                   key={`${mark.start} ${mark.end} ${mark.className}`}
                   class={mark.className}
                   x={Math.max(left, x(mark.start))}
                   y={n * 20 + 2}
-                  width={Math.max(2, Math.min(width, x(mark.end)) - Math.max(left, x(mark.start)) - 0.5)}
+                  width={Math.max(
+                    2,
+                    Math.min(width, x(mark.end)) - Math.max(left, x(mark.start)) - 0.5,
+                  )}
                   height="14"
                 >
                   <title>{mark.title}</title>
@@ -319,7 +385,13 @@ export function TimeStrip(props: { start: number; end: number; marks: StripMark[
             </g>
           ))}
           {timeTicks(props.start, props.end, (width - left) / 110).map((tick) => (
-            <text key={tick.at} class="tick" x={x(tick.at)} y={bottom + 14} text-anchor={anchor(x(tick.at), left, width)}>
+            <text
+              key={tick.at}
+              class="tick"
+              x={x(tick.at)}
+              y={bottom + 14}
+              text-anchor={anchor(x(tick.at), left, width)}
+            >
               {tick.text}
             </text>
           ))}

@@ -52,22 +52,31 @@ export function DataTable<L>(props: Props<L>) {
   const start = Math.min(page, Math.max(0, Math.ceil(lines.length / size) - 1)) * size;
   const shown = size < lines.length ? lines.slice(start, start + size) : lines;
   const choose = (key: string) => {
-    const next = { key, descending: order?.key === key ? !order.descending : isFirstDescending(props, key) };
+    const next = {
+      key,
+      descending: order?.key === key ? !order.descending : isFirstDescending(props, key),
+    };
     if (props.onOrder) props.onOrder(next);
     else setOwn(next);
   };
   return (
     <>
       <div class="scroll">
-        <table class="data" role="table" aria-label={props.caption}>
-          <thead role="rowgroup">
-            <tr role="row">
+        <table class="data" aria-label={props.caption}>
+          <thead>
+            <tr>
               {props.columns.map((column) => (
-                <Head key={column.key} column={column} order={order} choose={choose} server={!!props.onOrder} />
+                <Head
+                  key={column.key}
+                  column={column}
+                  order={order}
+                  choose={choose}
+                  server={!!props.onOrder}
+                />
               ))}
             </tr>
           </thead>
-          <tbody role="rowgroup">
+          <tbody>
             {shown.map((line) => (
               <Line key={props.id(line)} line={line} {...props} />
             ))}
@@ -111,7 +120,6 @@ function Head<L>(props: {
   const sort = mine ? (order.descending ? "descending" : "ascending") : "none";
   return (
     <th
-      role="columnheader"
       scope="col"
       class={classes(column)}
       {...(column.by ? { "aria-sort": sort } : {})}
@@ -125,14 +133,24 @@ function Head<L>(props: {
       {column.second && (
         <>
           {" "}
-          <Sort name={column.second.key} title={column.second.title} order={order} choose={props.choose} />
+          <Sort
+            name={column.second.key}
+            title={column.second.title}
+            order={order}
+            choose={props.choose}
+          />
         </>
       )}
     </th>
   );
 }
 
-function Sort(props: { name: string; title: string; order: Order | null; choose: (key: string) => void }) {
+function Sort(props: {
+  name: string;
+  title: string;
+  order: Order | null;
+  choose: (key: string) => void;
+}) {
   const { name, title, order } = props;
   const mine = order?.key === name;
   return (
@@ -146,7 +164,12 @@ function Sort(props: { name: string; title: string; order: Order | null; choose:
 }
 
 function classes<L>(column: DataColumn<L>): string {
-  const names = [column.number && "number", column.main && "main", column.wide && "wide", column.drop && "drop"];
+  const names = [
+    column.number && "number",
+    column.main && "main",
+    column.wide && "wide",
+    column.drop && "drop",
+  ];
   return names.filter(Boolean).join(" ");
 }
 
@@ -162,34 +185,43 @@ function Line<L>(props: Props<L> & { line: L }) {
         },
       }
     : {};
-  const name = [onLine && "opens", isSelected && "selected", props.lineClass?.(line)].filter(Boolean).join(" ");
+  const name = [onLine && "opens", isSelected && "selected", props.lineClass?.(line)]
+    .filter(Boolean)
+    .join(" ");
   return (
     <>
-      <tr role="row" class={name} {...open}>
+      <tr class={name} {...open}>
         {columns.map((column) => (
-          <td key={column.key} role="cell" class={classes(column)} data-label={column.title}>
+          <td key={column.key} class={classes(column)} data-label={column.title}>
             {column.cell(line)}
           </td>
         ))}
       </tr>
       {isSelected && props.below && (
-        <tr role="row" class="below">
-          <td role="cell" colSpan={columns.length}>
-            {props.below(line)}
-          </td>
+        <tr class="below">
+          <td colSpan={columns.length}>{props.below(line)}</td>
         </tr>
       )}
     </>
   );
 }
 
-export function Pager(props: { start: number; size: number; total: number; show: (start: number) => void }) {
+export function Pager(props: {
+  start: number;
+  size: number;
+  total: number;
+  show: (start: number) => void;
+}) {
   const { start, size, total } = props;
   const end = Math.min(total, start + size);
   if (total <= size && start === 0) return null;
   return (
     <nav class="pager" aria-label="Pages">
-      <button type="button" disabled={start === 0} onClick={() => props.show(Math.max(0, start - size))}>
+      <button
+        type="button"
+        disabled={start === 0}
+        onClick={() => props.show(Math.max(0, start - size))}
+      >
         <Icon name="left" />
         Previous
       </button>

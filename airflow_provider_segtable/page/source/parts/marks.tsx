@@ -3,7 +3,8 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { now } from "../answers.ts";
-import { ago, interval, moment, UNKNOWN } from "../format.ts";
+import type { Place } from "../api.ts";
+import { ago, moment, place, UNKNOWN } from "../format.ts";
 import { Icon } from "./icons.tsx";
 
 export function Time({ at, age = false }: { at: string | null | undefined; age?: boolean }) {
@@ -14,11 +15,6 @@ export function Time({ at, age = false }: { at: string | null | undefined; age?:
       {age ? ago(at, now()) : moment(at)}
     </time>
   );
-}
-
-export function Span({ start, end }: { start: string | null; end: string | null }) {
-  if (!start || !end) return <span class="muted">{UNKNOWN}</span>;
-  return <span class="nowrap num">{interval(start, end)}</span>;
 }
 
 export function Chip({ tone = "plain", children }: { tone?: string; children: ComponentChildren }) {
@@ -132,5 +128,16 @@ export function Command({ text }: { text: string }) {
         {copied ? "copied" : "copy"}
       </button>
     </div>
+  );
+}
+
+// A part of a table: a time, a bucket of it, partitions.
+export function Where({ each }: { each: Place }) {
+  return (
+    <>
+      <span class="nowrap num">{place(each.interval)}</span>
+      {each.bucket !== null && <span class="muted nowrap"> bucket {each.bucket}</span>}
+      {each.partitions && <span class="muted nowrap"> partitions {each.partitions}</span>}
+    </>
   );
 }

@@ -12,7 +12,10 @@ test("ticks of numbers are round, from zero", () => {
 
 test("ticks of sizes are round in their unit", () => {
   const ticks = valueTicks(5.2 * 2 ** 30, 4, 1024);
-  assert.deepEqual(ticks.map((tick) => tick / 2 ** 30), [0, 2, 4]);
+  assert.deepEqual(
+    ticks.map((tick) => tick / 2 ** 30),
+    [0, 2, 4],
+  );
 });
 
 test("ticks of durations are round in minutes and hours", () => {
@@ -29,7 +32,10 @@ test("ticks of time are as many as there is room for, at every length", () => {
 
 test("ticks of weeks are Mondays", () => {
   const start = Date.parse("2026-11-01T00:00:00Z");
-  assert.deepEqual(timeTicks(start, start + 30 * DAY, 5).map((tick) => new Date(tick.at).getUTCDay()), [1, 1, 1, 1, 1]);
+  assert.deepEqual(
+    timeTicks(start, start + 30 * DAY, 5).map((tick) => new Date(tick.at).getUTCDay()),
+    [1, 1, 1, 1, 1],
+  );
 });
 
 test("a day's ticks name the day once, then hours", () => {

@@ -5,7 +5,12 @@ export interface Tick {
   text: string;
 }
 
-export function linear(from: number, to: number, start: number, end: number): (value: number) => number {
+export function linear(
+  from: number,
+  to: number,
+  start: number,
+  end: number,
+): (value: number) => number {
   const width = to - from || 1;
   return (value) => start + ((value - from) / width) * (end - start);
 }
@@ -17,7 +22,10 @@ const SECONDS = [1, 5, 15, 30, 60, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_6
 
 export function valueTicks(most: number, wanted: number, base: Base = 10): number[] {
   if (!(most > 0)) return [0];
-  const step = base === 60 ? secondsStep(most / wanted) : decimalStep(most / wanted, base === 10 ? 1 : unitOf(most));
+  const step =
+    base === 60
+      ? secondsStep(most / wanted)
+      : decimalStep(most / wanted, base === 10 ? 1 : unitOf(most));
   const ticks = [];
   for (let at = 0; at <= most * 1.0001; at += step) ticks.push(at);
   return ticks;
@@ -50,8 +58,22 @@ const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 const STEPS = [
-  1000, 5000, 15_000, 30_000, MINUTE, 5 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR,
-  12 * HOUR, DAY, 2 * DAY, 7 * DAY, 14 * DAY,
+  1000,
+  5000,
+  15_000,
+  30_000,
+  MINUTE,
+  5 * MINUTE,
+  15 * MINUTE,
+  30 * MINUTE,
+  HOUR,
+  3 * HOUR,
+  6 * HOUR,
+  12 * HOUR,
+  DAY,
+  2 * DAY,
+  7 * DAY,
+  14 * DAY,
 ];
 const MONTHS = [1, 2, 3, 6, 12, 24, 60, 120];
 const NAMES = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -74,7 +96,15 @@ function stepTicks(from: number, to: number, step: number): Tick[] {
     const clock = iso.slice(11, step < MINUTE ? 19 : 16);
     const day = step >= DAY ? "" : date;
     const isMidnight = at % DAY === 0;
-    ticks.push({ at, text: step >= DAY || isMidnight ? date : day === seen || ticks.length ? clock : `${date} ${clock}` });
+    ticks.push({
+      at,
+      text:
+        step >= DAY || isMidnight
+          ? date
+          : day === seen || ticks.length
+            ? clock
+            : `${date} ${clock}`,
+    });
     seen = day;
   }
   return ticks;
@@ -90,6 +120,10 @@ function monthTicks(from: number, to: number, rough: number): Tick[] {
     const at = Date.UTC(Math.floor(month / 12), month % 12, 1);
     if (at > to) return ticks;
     const year = String(Math.floor(month / 12));
-    if (at >= from) ticks.push({ at, text: month % 12 === 0 ? year : `${NAMES[month % 12]}${ticks.length ? "" : ` ${year}`}` });
+    if (at >= from)
+      ticks.push({
+        at,
+        text: month % 12 === 0 ? year : `${NAMES[month % 12]}${ticks.length ? "" : ` ${year}`}`,
+      });
   }
 }

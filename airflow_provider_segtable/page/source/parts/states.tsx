@@ -31,7 +31,13 @@ export function Loading({ what }: { what: string }) {
   );
 }
 
-export function Empty({ children, action }: { children: ComponentChildren; action?: ComponentChildren }) {
+export function Empty({
+  children,
+  action,
+}: {
+  children: ComponentChildren;
+  action?: ComponentChildren;
+}) {
   return (
     <div class="empty">
       <p>{children}</p>
@@ -112,15 +118,35 @@ export function said(failure: Refused, what: string): Said {
   const { message, way_out: way } = failure.failure;
   switch (failure.status) {
     case 401:
-      return { title: "Your session has ended", text: message, way: way || "sign in again, then reload the page", again: true };
+      return {
+        title: "Your session has ended",
+        text: message,
+        way: way || "sign in again, then reload the page",
+        again: true,
+      };
     case 403:
-      return { title: "You may not see this", text: message, way: way || "ask for the right to view it", again: false };
+      return {
+        title: "You may not see this",
+        text: message,
+        way: way || "ask for the right to view it",
+        again: false,
+      };
     case 404:
-      return { title: `The ${what} is gone`, text: message, way: way || "go back to the fleet", again: true };
+      return {
+        title: `The ${what} is gone`,
+        text: message,
+        way: way || "go back to the fleet",
+        again: true,
+      };
     case 0:
       return { title: "No connection", text: message, way, again: true };
     case 503:
-      return { title: "Nothing is known yet", text: message, way: way || "the page asks again by itself", again: true };
+      return {
+        title: "Nothing is known yet",
+        text: message,
+        way: way || "the page asks again by itself",
+        again: true,
+      };
     default:
       return { title: `The ${what} could not be shown`, text: message, way, again: true };
   }
@@ -128,7 +154,8 @@ export function said(failure: Refused, what: string): Said {
 
 export function Failed(props: { failure: Refused; what: string; again: () => void }) {
   const { title, text, way, again } = said(props.failure, props.what);
-  if (props.failure.status === 400) return <Notice tone="ill">{way ? `${text}: ${way}` : text}</Notice>;
+  if (props.failure.status === 400)
+    return <Notice tone="ill">{way ? `${text}: ${way}` : text}</Notice>;
   return (
     <div class="failed" role="alert">
       <h2>{title}</h2>

@@ -2,26 +2,31 @@
 //
 // Search, order and page are in the address, so that "all ill tables of events/" is a link.
 
-import { useEffect, useRef, useState } from "preact/hooks";
-import type { FleetLines, Line } from "../api.ts";
 import { address, now, useAnswer } from "../answers.ts";
+import type { FleetLines, Line } from "../api.ts";
 import { ago, bytes, duration, integer, moment, readable, short, UNKNOWN } from "../format.ts";
 import { Spark } from "../parts/charts.tsx";
 import { type DataColumn, DataTable, type Order, Pager } from "../parts/data_table.tsx";
-import { HealthMark, Icon } from "../parts/icons.tsx";
+import { HealthMark } from "../parts/icons.tsx";
 import { Chip, Facts, Time } from "../parts/marks.tsx";
+import { Search } from "../parts/search.tsx";
 import { Answered, Empty } from "../parts/states.tsx";
 import { type Route, replaceParameters, tableHash } from "../route.ts";
 
 const PAGE = 100;
-const PAUSE_MS = 200;
 
 export function FleetView({ route }: { route: Route }) {
   const { search = "", sort = "", descending = "", offset = "0" } = route.parameters;
   const query = { search, sort, descending: sort ? descending === "1" : null, offset, limit: PAGE };
-  const asked = useAnswer<FleetLines>(address("api/fleet", query), { anyTable: true, keepLast: true });
-  const order = sort ? { key: sort, descending: descending === "1" } : { key: "worst", descending: false };
-  const set = (changes: Record<string, string>) => replaceParameters(route, { offset: "", ...changes });
+  const asked = useAnswer<FleetLines>(address("api/fleet", query), {
+    anyTable: true,
+    keepLast: true,
+  });
+  const order = sort
+    ? { key: sort, descending: descending === "1" }
+    : { key: "worst", descending: false };
+  const set = (changes: Record<string, string>) =>
+    replaceParameters(route, { offset: "", ...changes });
   const onOrder = (next: Order) => set({ sort: next.key, descending: next.descending ? "1" : "" });
   return (
     <>
@@ -31,10 +36,22 @@ export function FleetView({ route }: { route: Route }) {
           <>
             <Summary fleet={fleet} />
             <div class="toolbar">
-              <Search value={search} change={(text) => set({ search: text })} label="Search tables" />
+              <Search
+                value={search}
+                change={(text) => set({ search: text })}
+                label="Search tables"
+              />
               <label class="inline only-narrow">
                 Order
-                <select value={order.key} onChange={(event) => set({ sort: event.currentTarget.value, descending: isLargestFirst(event.currentTarget.value) })}>
+                <select
+                  value={order.key}
+                  onChange={(event) =>
+                    set({
+                      sort: event.currentTarget.value,
+                      descending: isLargestFirst(event.currentTarget.value),
+                    })
+                  }
+                >
                   {ORDERS.map(([key, title]) => (
                     <option key={key} value={key}>
                       {title}
@@ -43,12 +60,17 @@ export function FleetView({ route }: { route: Route }) {
                 </select>
               </label>
               <span class="muted num" role="status">
-                {search ? `${integer(fleet.total)} of ${integer(fleet.totals.tables)}` : integer(fleet.total)} tables
+                {search
+                  ? `${integer(fleet.total)} of ${integer(fleet.totals.tables)}`
+                  : integer(fleet.total)}{" "}
+                tables
               </span>
             </div>
             {fleet.lines.length === 0 ? (
               <Empty>
-                {search ? `No table's name or group has “${search}” in it.` : "There is no table below the roots yet."}
+                {search
+                  ? `No table's name or group has “${search}” in it.`
+                  : "There is no table below the roots yet."}
               </Empty>
             ) : (
               <DataTable
@@ -98,43 +120,15 @@ function Summary({ fleet }: { fleet: FleetLines }) {
       facts={[
         ["Tables", integer(tables)],
         ["Ill", <span class={fleet.ill ? "ill-text" : ""}>{integer(fleet.ill)}</span>],
-        ["Miss their objective", <span class={fleet.missed ? "warning-text" : ""}>{integer(fleet.missed)}</span>],
+        [
+          "Miss their objective",
+          <span class={fleet.missed ? "warning-text" : ""}>{integer(fleet.missed)}</span>,
+        ],
         ["Size", bytes(size)],
         ["Rows", short(rows)],
         ["Files", short(files)],
       ]}
     />
-  );
-}
-
-// Asks a moment after the last key.
-export function Search(props: { value: string; change: (text: string) => void; label: string }) {
-  const [text, setText] = useState(props.value);
-  const sent = useRef(props.value);
-  useEffect(() => {
-    if (props.value !== sent.current) setText(props.value);
-    sent.current = props.value;
-  }, [props.value]);
-  useEffect(() => {
-    if (text === sent.current) return undefined;
-    const timer = setTimeout(() => {
-      sent.current = text;
-      props.change(text);
-    }, PAUSE_MS);
-    return () => clearTimeout(timer);
-  }, [text]);
-  return (
-    <label class="search">
-      <Icon name="search" />
-      <span class="visually-hidden">{props.label}</span>
-      <input
-        type="search"
-        value={text}
-        placeholder={props.label}
-        data-shortcut="search"
-        onInput={(event) => setText(event.currentTarget.value)}
-      />
-    </label>
   );
 }
 
@@ -172,7 +166,9 @@ const COLUMNS: DataColumn<Line>[] = [
     second: { key: "rows", title: "Rows" },
     number: true,
     by: (line) => line.bytes,
-    cell: (line) => <Two line={line} first={bytes(line.bytes)} second={`${short(line.rows)} rows`} />,
+    cell: (line) => (
+      <Two line={line} first={bytes(line.bytes)} second={`${short(line.rows)} rows`} />
+    ),
   },
   {
     key: "files",
@@ -181,7 +177,9 @@ const COLUMNS: DataColumn<Line>[] = [
     hint: "Files, and those below the small size of the table's policy",
     number: true,
     by: (line) => line.files,
-    cell: (line) => <Two line={line} first={integer(line.files)} second={`${integer(line.small_files)} small`} />,
+    cell: (line) => (
+      <Two line={line} first={integer(line.files)} second={`${integer(line.small_files)} small`} />
+    ),
   },
   {
     key: "spark",
@@ -195,7 +193,8 @@ const COLUMNS: DataColumn<Line>[] = [
     hint: "How long the oldest worthwhile plan has waited",
     number: true,
     by: (line) => line.backlog_seconds,
-    cell: (line) => (line.backlog_seconds ? duration(line.backlog_seconds) : <span class="faint">{UNKNOWN}</span>),
+    cell: (line) =>
+      line.backlog_seconds ? duration(line.backlog_seconds) : <span class="faint">{UNKNOWN}</span>,
   },
   {
     key: "lag",
@@ -256,12 +255,19 @@ function Objective({ line }: { line: Line }) {
   if (line.misses.length === 0) return <span class="muted">met</span>;
   return (
     <span title={line.misses.join("\n")}>
-      <Chip tone="warning">{line.misses.length === 1 ? "1 missed" : `${line.misses.length} missed`}</Chip>
+      <Chip tone="warning">
+        {line.misses.length === 1 ? "1 missed" : `${line.misses.length} missed`}
+      </Chip>
     </span>
   );
 }
 
-const LAG_WORDS = { index: "index", log_store: "log store", publication: "published", consumer: "consumer" } as const;
+const LAG_WORDS = {
+  index: "index",
+  log_store: "log store",
+  publication: "published",
+  consumer: "consumer",
+} as const;
 
 function Lag({ line }: { line: Line }) {
   const lags = (Object.keys(LAG_WORDS) as (keyof typeof LAG_WORDS)[])
@@ -271,7 +277,12 @@ function Lag({ line }: { line: Line }) {
   const [worst] = lags;
   if (!worst) return <span class="faint">{UNKNOWN}</span>;
   const all = lags.map(([name, seconds]) => `${name}: ${duration(seconds)}`).join("\n");
-  if (worst[1] < 1) return <span class="muted nowrap" title={all}>up to date</span>;
+  if (worst[1] < 1)
+    return (
+      <span class="muted nowrap" title={all}>
+        up to date
+      </span>
+    );
   return (
     <span class="two nowrap" title={all}>
       <span>{duration(worst[1])}</span>

@@ -2,18 +2,17 @@
 // would change that, and what was done, expected beside measured. A simulation shows the difference
 // that other properties make.
 
-import { useState } from "preact/hooks";
-import type { LeftAlone, Limit, PlanDone, PlanOffer, PlanProgress, SimulationOutcome, Plans, Property, Simulation, TableShown } from "../api.ts";
 import { ActionButton } from "../actions.tsx";
-import { address, Refused, simulate, useAnswer } from "../answers.ts";
-import { bytes, counted, duration, ends, integer, percent, place, readable, short } from "../format.ts";
-import { Meter, Pair, type StripMark, TimeStrip } from "../parts/charts.tsx";
+import { address, useAnswer } from "../answers.ts";
+import type { LeftAlone, Limit, PlanDone, PlanOffer, PlanProgress, Plans } from "../api.ts";
+import { bytes, duration, integer, percent, readable } from "../format.ts";
+import { Author } from "../parts/author.tsx";
+import { Meter, Pair } from "../parts/charts.tsx";
 import { type DataColumn, DataTable } from "../parts/data_table.tsx";
-import { Icon } from "../parts/icons.tsx";
-import { Chip, Kind, kindClass, Section, Time } from "../parts/marks.tsx";
+import { Chip, Kind, Section, Time, Where } from "../parts/marks.tsx";
 import { Answered, Empty, Notice } from "../parts/states.tsx";
 import { tableHash } from "../route.ts";
-import { Author } from "./timeline.tsx";
+import { Simulate } from "./simulation.tsx";
 
 export function PlansView({ table }: { table: string }) {
   const asked = useAnswer<Plans>(address("api/plans", { table, limit: 200 }), { table });
@@ -24,19 +23,41 @@ export function PlansView({ table }: { table: string }) {
           {plans.trouble && <Notice tone="warning">Progress is not known: {plans.trouble}</Notice>}
           <Section title="Running" count={plans.running.length || ""}>
             {plans.running.length ? (
-              <DataTable caption="Running plans" columns={RUNNING} lines={plans.running} id={(each) => each.bar.id} pageSize={20} />
+              <DataTable
+                caption="Running plans"
+                columns={RUNNING}
+                lines={plans.running}
+                id={(each) => each.bar.id}
+                pageSize={20}
+              />
             ) : (
               <Empty>No worker has a plan of this table.</Empty>
             )}
           </Section>
           {plans.pending.length > 0 && (
             <Section title="Pending" count={plans.pending.length}>
-              <DataTable caption="Pending plans" columns={PENDING} lines={plans.pending} id={(each) => each.bar.id} pageSize={20} />
+              <DataTable
+                caption="Pending plans"
+                columns={PENDING}
+                lines={plans.pending}
+                id={(each) => each.bar.id}
+                pageSize={20}
+              />
             </Section>
           )}
-          <Section title="Would begin now" count={plans.chosen.length || ""} beside={<ActionButton action="plan" table={table} given={{}} />}>
+          <Section
+            title="Would begin now"
+            count={plans.chosen.length || ""}
+            beside={<ActionButton action="plan" table={table} given={{}} />}
+          >
             {plans.chosen.length ? (
-              <DataTable caption="Chosen plans, best first" columns={CHOSEN} lines={plans.chosen} id={(each) => each.id} pageSize={20} />
+              <DataTable
+                caption="Chosen plans, best first"
+                columns={CHOSEN}
+                lines={plans.chosen}
+                id={(each) => each.id}
+                pageSize={20}
+              />
             ) : (
               <Empty>
                 Nothing is worth a plan now
@@ -53,31 +74,39 @@ export function PlansView({ table }: { table: string }) {
           </Section>
           <Section title="Left alone" count={integer(plans.left_total)}>
             {plans.left.length ? (
-              <DataTable caption="Left alone, with reasons" columns={leftColumns(table)} lines={plans.left} id={(each) => `${each.place.interval} ${each.place.bucket} ${each.place.partitions} ${each.kind} ${each.code}`} pageSize={50} />
+              <DataTable
+                caption="Left alone, with reasons"
+                columns={leftColumns(table)}
+                lines={plans.left}
+                id={(each) =>
+                  `${each.place.interval} ${each.place.bucket} ${each.place.partitions} ${each.kind} ${each.code}`
+                }
+                pageSize={50}
+              />
             ) : (
               <Empty>Every part of the table has a plan.</Empty>
             )}
-            {!plans.whole && <p class="muted">Not every part was looked at: the rest is left for the next run of the planner.</p>}
+            {!plans.whole && (
+              <p class="muted">
+                Not every part was looked at: the rest is left for the next run of the planner.
+              </p>
+            )}
           </Section>
           <Simulate table={table} />
-          <Section title="Done" count={integer(plans.done_total)} beside={<a href={tableHash(table, "runs")}>Sums by day and owner</a>}>
-            {plans.done.length ? <Done done={plans.done} /> : <Empty>The log has no plan that ended.</Empty>}
+          <Section
+            title="Done"
+            count={integer(plans.done_total)}
+            beside={<a href={tableHash(table, "runs")}>Sums by day and owner</a>}
+          >
+            {plans.done.length ? (
+              <Done done={plans.done} />
+            ) : (
+              <Empty>The log has no plan that ended.</Empty>
+            )}
           </Section>
         </>
       )}
     </Answered>
-  );
-}
-
-const INTERVAL = (text: string) => <span class="nowrap num">{place(text)}</span>;
-
-function Where({ each }: { each: { interval: string; bucket: number | null; partitions: string } }) {
-  return (
-    <>
-      {INTERVAL(each.interval)}
-      {each.bucket !== null && <span class="muted"> bucket {each.bucket}</span>}
-      {each.partitions && <span class="muted nowrap"> partitions {each.partitions}</span>}
-    </>
   );
 }
 
@@ -102,12 +131,36 @@ const RUNNING: DataColumn<PlanProgress>[] = [
       </div>
     ),
   },
-  { key: "detail", title: "Reports", cell: (each) => <span class="muted nowrap">{reported(each.progress)}</span> },
-  { key: "inputs", title: "Input", number: true, cell: (each) => `${integer(each.bar.files_read)} → ${integer(each.outputs)}` },
+  {
+    key: "detail",
+    title: "Reports",
+    cell: (each) => <span class="muted nowrap">{reported(each.progress)}</span>,
+  },
+  {
+    key: "inputs",
+    title: "Input",
+    number: true,
+    cell: (each) => `${integer(each.bar.files_read)} → ${integer(each.outputs)}`,
+  },
   { key: "bytes", title: "Size", number: true, cell: (each) => bytes(each.bar.bytes) },
-  { key: "age", title: "Since", number: true, cell: (each) => <Time at={each.bar.inflight ?? each.bar.requested} age /> },
-  { key: "expected", title: "Expected", number: true, cell: (each) => duration(each.expected_seconds) },
-  { key: "holder", title: "Worker", wide: true, cell: (each) => <span class="author">{each.holder || <span class="faint">unknown</span>}</span> },
+  {
+    key: "age",
+    title: "Since",
+    number: true,
+    cell: (each) => <Time at={each.bar.inflight ?? each.bar.requested} age />,
+  },
+  {
+    key: "expected",
+    title: "Expected",
+    number: true,
+    cell: (each) => duration(each.expected_seconds),
+  },
+  {
+    key: "holder",
+    title: "Worker",
+    wide: true,
+    cell: (each) => <span class="author">{each.holder || <span class="faint">unknown</span>}</span>,
+  },
 ];
 
 function reported(progress: Record<string, string>): string {
@@ -119,39 +172,128 @@ function reported(progress: Record<string, string>): string {
 const PENDING: DataColumn<PlanProgress>[] = [
   { key: "kind", title: "Kind", cell: (each) => <Kind kind={each.bar.kind} /> },
   { key: "where", title: "Where", main: true, cell: (each) => <Where each={each.place} /> },
-  { key: "inputs", title: "Input", number: true, cell: (each) => `${integer(each.bar.files_read)} → ${integer(each.outputs)}` },
+  {
+    key: "inputs",
+    title: "Input",
+    number: true,
+    cell: (each) => `${integer(each.bar.files_read)} → ${integer(each.outputs)}`,
+  },
   { key: "bytes", title: "Size", number: true, cell: (each) => bytes(each.bar.bytes) },
   { key: "age", title: "Waits", number: true, cell: (each) => duration(each.age_seconds) },
-  { key: "expected", title: "Expected", number: true, cell: (each) => duration(each.expected_seconds) },
+  {
+    key: "expected",
+    title: "Expected",
+    number: true,
+    cell: (each) => duration(each.expected_seconds),
+  },
   { key: "reason", title: "Why", wide: true, cell: (each) => readable(each.bar.reason) },
-  { key: "author", title: "By", cell: (each) => <Author author={each.bar.author} task={each.bar.task} /> },
+  {
+    key: "author",
+    title: "By",
+    cell: (each) => <Author author={each.bar.author} task={each.bar.task} />,
+  },
 ];
 
 const CHOSEN: DataColumn<PlanOffer>[] = [
   { key: "kind", title: "Kind", cell: (each) => <Kind kind={each.kind} /> },
   { key: "where", title: "Where", main: true, cell: (each) => <Where each={each.place} /> },
-  { key: "inputs", title: "Files", number: true, by: (each) => each.segments, cell: (each) => `${integer(each.segments)} → ${integer(each.outputs)}` },
-  { key: "bytes", title: "Cost", hint: "Bytes of its inputs", number: true, by: (each) => each.bytes, cell: (each) => bytes(each.bytes) },
-  { key: "gain", title: "Gain", hint: "Segments that it removes or tidies", number: true, by: (each) => each.gain, cell: (each) => integer(Math.round(each.gain)) },
-  { key: "seconds", title: "Expected", number: true, by: (each) => each.expected_seconds, cell: (each) => duration(each.expected_seconds) },
-  { key: "order", title: "Order", drop: true, cell: (each) => each.clustering || <span class="faint">as it is</span> },
+  {
+    key: "inputs",
+    title: "Files",
+    number: true,
+    by: (each) => each.segments,
+    cell: (each) => `${integer(each.segments)} → ${integer(each.outputs)}`,
+  },
+  {
+    key: "bytes",
+    title: "Cost",
+    hint: "Bytes of its inputs",
+    number: true,
+    by: (each) => each.bytes,
+    cell: (each) => bytes(each.bytes),
+  },
+  {
+    key: "gain",
+    title: "Gain",
+    hint: "Segments that it removes or tidies",
+    number: true,
+    by: (each) => each.gain,
+    cell: (each) => integer(Math.round(each.gain)),
+  },
+  {
+    key: "seconds",
+    title: "Expected",
+    number: true,
+    by: (each) => each.expected_seconds,
+    cell: (each) => duration(each.expected_seconds),
+  },
+  {
+    key: "order",
+    title: "Order",
+    drop: true,
+    cell: (each) => each.clustering || <span class="faint">as it is</span>,
+  },
   { key: "reason", title: "Why", wide: true, cell: (each) => readable(each.reason) },
 ];
 
 function leftColumns(table: string): DataColumn<LeftAlone>[] {
   return [
-    { key: "places", title: "Places", number: true, by: (each) => each.places, cell: (each) => integer(each.places) },
-    { key: "where", title: "Where", main: true, by: (each) => each.place.interval, cell: (each) => <Where each={each.place} /> },
-    { key: "kind", title: "By", by: (each) => each.kind, cell: (each) => <Kind kind={each.kind} /> },
-    { key: "sentence", title: "Reason", wide: true, cell: (each) => <>{readable(each.sentence)} <code class="code">{each.code}</code></> },
-    { key: "number", title: "The number that would change it", cell: (each) => <Bound limit={each.number} /> },
-    { key: "until", title: "Until", by: (each) => each.until, cell: (each) => <span class="nowrap">{each.until ? <Time at={each.until} age /> : <span class="faint">an event</span>}</span> },
+    {
+      key: "places",
+      title: "Places",
+      number: true,
+      by: (each) => each.places,
+      cell: (each) => integer(each.places),
+    },
+    {
+      key: "where",
+      title: "Where",
+      main: true,
+      by: (each) => each.place.interval,
+      cell: (each) => <Where each={each.place} />,
+    },
+    {
+      key: "kind",
+      title: "By",
+      by: (each) => each.kind,
+      cell: (each) => <Kind kind={each.kind} />,
+    },
+    {
+      key: "sentence",
+      title: "Reason",
+      wide: true,
+      cell: (each) => (
+        <>
+          {readable(each.sentence)} <code class="code">{each.code}</code>
+        </>
+      ),
+    },
+    {
+      key: "number",
+      title: "The number that would change it",
+      cell: (each) => <Bound limit={each.number} />,
+    },
+    {
+      key: "until",
+      title: "Until",
+      by: (each) => each.until,
+      cell: (each) => (
+        <span class="nowrap">
+          {each.until ? <Time at={each.until} age /> : <span class="faint">an event</span>}
+        </span>
+      ),
+    },
     {
       key: "act",
       title: "",
       name: "Action",
       cell: (each) => (
-        <ActionButton quiet action="compact" table={table} given={{ interval: each.place.interval }}>
+        <ActionButton
+          quiet
+          action="compact"
+          table={table}
+          given={{ interval: each.place.interval }}
+        >
           Compact
         </ActionButton>
       ),
@@ -169,7 +311,11 @@ function Bound({ limit }: { limit: Limit | null }) {
       <span class="num">
         {text(limit.value)} <span class="muted">of {text(limit.bound)}</span>
       </span>
-      <Meter share={Math.min(1, near)} label={`${text(limit.value)} of ${text(limit.bound)}`} className={near > 1 ? "over" : "fill"} />
+      <Meter
+        share={Math.min(1, near)}
+        label={`${text(limit.value)} of ${text(limit.bound)}`}
+        className={near > 1 ? "over" : "fill"}
+      />
     </span>
   );
 }
@@ -185,38 +331,91 @@ function inUnit(value: number, unit: string): string {
 // ---- done ----
 
 function Done({ done }: { done: PlanDone[] }) {
-  const seconds = Math.max(1, ...done.flatMap((each) => [each.expected_seconds, each.bar.worked_seconds ?? 0]));
-  const files = Math.max(1, ...done.flatMap((each) => [each.expected_files_removed, each.files_removed ?? 0]));
+  const seconds = Math.max(
+    1,
+    ...done.flatMap((each) => [each.expected_seconds, each.bar.worked_seconds ?? 0]),
+  );
+  const files = Math.max(
+    1,
+    ...done.flatMap((each) => [each.expected_files_removed, each.files_removed ?? 0]),
+  );
   const columns: DataColumn<PlanDone>[] = [
-    { key: "ended", title: "Ended", by: (each) => each.bar.completed, cell: (each) => <Time at={each.bar.completed} age /> },
-    { key: "kind", title: "Kind", by: (each) => each.bar.kind, cell: (each) => <Kind kind={each.bar.kind} /> },
-    { key: "where", title: "Where", main: true, by: (each) => each.place.interval, cell: (each) => <Where each={each.place} /> },
+    {
+      key: "ended",
+      title: "Ended",
+      by: (each) => each.bar.completed,
+      cell: (each) => <Time at={each.bar.completed} age />,
+    },
+    {
+      key: "kind",
+      title: "Kind",
+      by: (each) => each.bar.kind,
+      cell: (each) => <Kind kind={each.bar.kind} />,
+    },
+    {
+      key: "where",
+      title: "Where",
+      main: true,
+      by: (each) => each.place.interval,
+      cell: (each) => <Where each={each.place} />,
+    },
     {
       key: "files",
       title: "Files removed",
       by: (each) => each.files_removed,
-      cell: (each) => <Measured most={files} expected={each.expected_files_removed} measured={each.files_removed} text={integer} />,
+      cell: (each) => (
+        <Measured
+          most={files}
+          expected={each.expected_files_removed}
+          measured={each.files_removed}
+          text={integer}
+        />
+      ),
     },
     {
       key: "seconds",
       title: "Time",
       by: (each) => each.bar.worked_seconds,
-      cell: (each) => <Measured most={seconds} expected={each.expected_seconds} measured={each.bar.worked_seconds} text={duration} />,
+      cell: (each) => (
+        <Measured
+          most={seconds}
+          expected={each.expected_seconds}
+          measured={each.bar.worked_seconds}
+          text={duration}
+        />
+      ),
     },
-    { key: "gained", title: "Gained", hint: "Share of the possible gain", number: true, by: (each) => each.gained, cell: (each) => percent(each.gained) },
+    {
+      key: "gained",
+      title: "Gained",
+      hint: "Share of the possible gain",
+      number: true,
+      by: (each) => each.gained,
+      cell: (each) => percent(each.gained),
+    },
     {
       key: "overlap",
       title: "Overlap",
       hint: "Files over one instant, on average",
       number: true,
-      cell: (each) => (each.overlap_before === null ? <span class="faint">–</span> : `${each.overlap_before.toFixed(1)} → ${(each.overlap_after ?? 0).toFixed(1)}`),
+      cell: (each) =>
+        each.overlap_before === null ? (
+          <span class="faint">–</span>
+        ) : (
+          `${each.overlap_before.toFixed(1)} → ${(each.overlap_after ?? 0).toFixed(1)}`
+        ),
     },
     {
       key: "note",
       title: "",
       name: "Note",
       wide: true,
-      cell: (each) => (each.bar.status === "aborted" ? <span class="ill-text">aborted: {each.bar.note}</span> : <span class="muted">{each.bar.note}</span>),
+      cell: (each) =>
+        each.bar.status === "aborted" ? (
+          <span class="ill-text">aborted: {each.bar.note}</span>
+        ) : (
+          <span class="muted">{each.bar.note}</span>
+        ),
     },
   ];
   return (
@@ -229,12 +428,23 @@ function Done({ done }: { done: PlanDone[] }) {
           <span class="swatch k-minor" /> measured
         </span>
       </p>
-      <DataTable caption="Plans that ended: expected and measured" columns={columns} lines={done} id={(each) => each.bar.id} pageSize={25} />
+      <DataTable
+        caption="Plans that ended: expected and measured"
+        columns={columns}
+        lines={done}
+        id={(each) => each.bar.id}
+        pageSize={25}
+      />
     </>
   );
 }
 
-function Measured(props: { most: number; expected: number; measured: number | null; text: (value: number | null) => string }) {
+function Measured(props: {
+  most: number;
+  expected: number;
+  measured: number | null;
+  text: (value: number | null) => string;
+}) {
   return (
     <Pair
       most={props.most}
@@ -242,150 +452,4 @@ function Measured(props: { most: number; expected: number; measured: number | nu
       second={{ name: "measured", value: props.measured, text: props.text(props.measured) }}
     />
   );
-}
-
-// ---- simulate ----
-
-interface Row {
-  name: string;
-  value: string;
-}
-
-type Trial = { state: "idle" | "asking" } | { state: "answered"; found: Simulation } | { state: "refused"; refused: Refused };
-
-function Simulate({ table }: { table: string }) {
-  const view = useAnswer<TableShown>(address("api/table", { table }));
-  const properties = view.data?.properties.filter((each) => each.name.startsWith("compaction")) ?? [];
-  const [rows, setRows] = useState<Row[]>([{ name: "compaction.min_segments", value: "" }]);
-  const [trial, setTrial] = useState<Trial>({ state: "idle" });
-  const filled = rows.filter((row) => row.name);
-  const run = async () => {
-    setTrial({ state: "asking" });
-    try {
-      const found = await simulate<Simulation>(table, Object.fromEntries(filled.map((row) => [row.name, row.value])));
-      setTrial({ state: "answered", found });
-    } catch (cause) {
-      if (!(cause instanceof Refused)) throw cause;
-      setTrial({ state: "refused", refused: cause });
-    }
-  };
-  const change = (n: number, changes: Partial<Row>) => setRows(rows.map((row, at) => (at === n ? { ...row, ...changes } : row)));
-  return (
-    <Section title="Simulate other properties">
-      <form
-        class="simulate"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void run();
-        }}
-      >
-        <datalist id="property-names">
-          {properties.map((property) => (
-            <option key={property.name} value={property.name} />
-          ))}
-        </datalist>
-        {rows.map((row, n) => (
-          <div key={n} class="pair-of-inputs">
-            <input aria-label={`Property ${n + 1}`} list="property-names" placeholder="property" value={row.name} onInput={(event) => change(n, { name: event.currentTarget.value })} />
-            <input aria-label={`Value ${n + 1}`} placeholder={presentValue(properties, row.name)} value={row.value} onInput={(event) => change(n, { value: event.currentTarget.value })} />
-            {rows.length > 1 && (
-              <button type="button" class="quiet" aria-label={`Remove property ${n + 1}`} onClick={() => setRows(rows.filter((_, at) => at !== n))}>
-                <Icon name="close" />
-              </button>
-            )}
-          </div>
-        ))}
-        <p class="buttons">
-          <button type="submit" disabled={filled.length === 0 || trial.state === "asking"}>
-            {trial.state === "asking" ? "Planning …" : "Simulate"}
-          </button>
-          <button type="button" class="quiet" onClick={() => setRows([...rows, { name: "", value: "" }])}>
-            <Icon name="plus" /> another property
-          </button>
-          <span class="muted">nothing is written</span>
-        </p>
-      </form>
-      {trial.state === "refused" && <Notice tone="ill">{trial.refused.failure.message}</Notice>}
-      {trial.state === "answered" && <Difference found={trial.found} />}
-    </Section>
-  );
-}
-
-function presentValue(properties: Property[], name: string): string {
-  const found = properties.find((property) => property.name === name);
-  return found ? `now ${found.value}` : "value";
-}
-
-function Difference({ found }: { found: Simulation }) {
-  const { before, after, difference } = found;
-  const everything = [...before.chosen, ...after.chosen];
-  const times = everything.flatMap((plan) => ends(plan.place.interval)).filter(Number.isFinite);
-  const rows: [string, (outcome: SimulationOutcome) => number, (value: number) => string][] = [
-    ["Plans", (outcome) => outcome.chosen_total, integer],
-    ["Input files", (outcome) => outcome.segments, integer],
-    ["Output files", (outcome) => outcome.outputs, integer],
-    ["Bytes to copy", (outcome) => outcome.bytes, bytes],
-    ["Time, one after the other", (outcome) => outcome.seconds, duration],
-    ["Small files left", (outcome) => outcome.small_files, short],
-  ];
-  return (
-    <div class="difference">
-      <p class="sentence">{readable(difference.sentence)}</p>
-      <p class="muted">{difference.properties.map((each) => `${each.name}: ${each.before || "default"} → ${each.after || "default"}`).join(" · ")}</p>
-      <div class="columns">
-        <DataTable
-          caption="Before and after"
-          lines={rows}
-          id={([title]) => title}
-          columns={[
-            { key: "title", title: "", name: "Measure", main: true, cell: ([title]) => title },
-            { key: "before", title: "Now", number: true, cell: ([, of, text]) => text(of(before)) },
-            { key: "after", title: "With these", number: true, cell: ([, of, text]) => <b>{text(of(after))}</b> },
-            {
-              key: "bars",
-              title: "",
-              name: "Compared",
-              drop: true,
-              cell: ([, of]) => <Pair most={Math.max(of(before), of(after), 1e-9)} first={{ name: "", value: of(before), text: "" }} second={{ name: "", value: of(after), text: "" }} />,
-            },
-          ]}
-        />
-        {times.length > 0 && (
-          <div>
-            <h3>Where plans would begin</h3>
-            <TimeStrip
-            start={Math.min(...times)}
-            end={Math.max(...times)}
-            marks={[]}
-            rows={[
-              { name: "now", marks: marks(before.chosen) },
-              { name: "with these", marks: marks(after.chosen) },
-            ]}
-            label={`Where plans would begin: ${counted(before.chosen.length, "plan")} now, ${after.chosen.length} with these properties`}
-            />
-          </div>
-        )}
-      </div>
-      {difference.places.length > 0 && (
-        <DataTable
-          caption="Places that are treated otherwise"
-          lines={difference.places}
-          id={(each) => `${each.place.interval} ${each.place.bucket} ${each.place.partitions}`}
-          pageSize={20}
-          columns={[
-            { key: "where", title: "Where", main: true, cell: (each) => <Where each={each.place} /> },
-            { key: "before", title: "Now", cell: (each) => <span class={each.ends ? "" : "muted"}>{readable(each.before) || "nothing"}</span> },
-            { key: "after", title: "With these", cell: (each) => <span class={each.begins ? "" : "muted"}>{readable(each.after) || "nothing"}</span> },
-          ]}
-        />
-      )}
-    </div>
-  );
-}
-
-function marks(plans: PlanOffer[]): StripMark[] {
-  return plans.map((plan) => {
-    const [start, end] = ends(plan.place.interval);
-    return { start, end, className: kindClass(plan.kind), title: `${plan.kind} over ${place(plan.place.interval)}: ${plan.reason}` };
-  });
 }

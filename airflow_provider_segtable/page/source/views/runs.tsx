@@ -2,16 +2,16 @@
 // of the whole fleet.
 
 import { useState } from "preact/hooks";
-import type { Run, RunSum, Runs } from "../api.ts";
 import { address, useAnswer } from "../answers.ts";
+import type { Run, RunSum, Runs } from "../api.ts";
 import { bytes, duration, integer, percent, place } from "../format.ts";
+import { Author } from "../parts/author.tsx";
 import { DayBars, Length, Pair } from "../parts/charts.tsx";
+import { Choice } from "../parts/choice.tsx";
 import { type DataColumn, DataTable } from "../parts/data_table.tsx";
 import { Facts, Kind, Section, Time } from "../parts/marks.tsx";
 import { Answered, Empty, Notice } from "../parts/states.tsx";
 import { type Route, replaceParameters, tableHash } from "../route.ts";
-import { Choice } from "./table.tsx";
-import { Author } from "./timeline.tsx";
 
 const DAYS = ["1", "7", "30", "90"] as const;
 type Days = (typeof DAYS)[number];
@@ -27,7 +27,10 @@ export function RunsView({ route, table }: { route: Route; table: string | null 
         <Choice
           label="Days"
           value={days}
-          options={DAYS.map((each): [Days, string] => [each, each === "1" ? "1 day" : `${each} days`])}
+          options={DAYS.map((each): [Days, string] => [
+            each,
+            each === "1" ? "1 day" : `${each} days`,
+          ])}
           change={(each) => replaceParameters(route, { days: each === "7" ? "" : each })}
         />
       </div>
@@ -40,7 +43,10 @@ export function RunsView({ route, table }: { route: Route; table: string | null 
 
 type Measure = "seconds" | "bytes_read" | "files_removed";
 
-const MEASURES: Record<Measure, { title: string; text: (value: number) => string; base: 10 | 1024 | 60 }> = {
+const MEASURES: Record<
+  Measure,
+  { title: string; text: (value: number) => string; base: 10 | 1024 | 60 }
+> = {
   seconds: { title: "Work", text: duration, base: 60 },
   bytes_read: { title: "Bytes read", text: bytes, base: 1024 },
   files_removed: { title: "Files removed", text: integer, base: 10 },
@@ -53,11 +59,17 @@ function Shown({ runs, table }: { runs: Runs; table: string | null }) {
     return (
       <>
         <Missing missing={runs.missing} />
-        <Empty>No plan was completed in {runs.days === 1 ? "the last day" : `the last ${runs.days} days`}.</Empty>
+        <Empty>
+          No plan was completed in {runs.days === 1 ? "the last day" : `the last ${runs.days} days`}
+          .
+        </Empty>
       </>
     );
   }
-  const measures = (Object.keys(MEASURES) as Measure[]).map((each): [Measure, string] => [each, MEASURES[each].title]);
+  const measures = (Object.keys(MEASURES) as Measure[]).map((each): [Measure, string] => [
+    each,
+    MEASURES[each].title,
+  ]);
   return (
     <>
       <Missing missing={runs.missing} />
@@ -65,18 +77,32 @@ function Shown({ runs, table }: { runs: Runs; table: string | null }) {
         facts={[
           ["Runs", integer(runs.all.runs)],
           ["Work", duration(runs.all.seconds), "seconds of workers, summed up"],
-          ["Files", `${integer(runs.all.inputs)} → ${integer(runs.all.outputs)}`, `${integer(runs.all.files_removed)} fewer to open`],
+          [
+            "Files",
+            `${integer(runs.all.inputs)} → ${integer(runs.all.outputs)}`,
+            `${integer(runs.all.files_removed)} fewer to open`,
+          ],
           ["Read", bytes(runs.all.bytes_read)],
-          ["Written", bytes(runs.all.bytes_written), `${bytes(runs.all.bytes_saved)} less than read`],
+          [
+            "Written",
+            bytes(runs.all.bytes_written),
+            `${bytes(runs.all.bytes_saved)} less than read`,
+          ],
           ["Gained", percent(runs.all.gain), "of the possible gain"],
         ]}
       />
-      <Section title="By day" beside={<Choice label="Measure" value={measure} options={measures} change={setMeasure} />}>
+      <Section
+        title="By day"
+        beside={<Choice label="Measure" value={measure} options={measures} change={setMeasure} />}
+      >
         <DayBars
           label={`${title} by day`}
           text={text}
           base={base}
-          stacks={runs.by_day.map((day) => ({ key: day.name, parts: [{ name: title.toLowerCase(), value: day[measure], className: "fill" }] }))}
+          stacks={runs.by_day.map((day) => ({
+            key: day.name,
+            parts: [{ name: title.toLowerCase(), value: day[measure], className: "fill" }],
+          }))}
         />
       </Section>
       <div class="columns">
@@ -88,8 +114,17 @@ function Shown({ runs, table }: { runs: Runs; table: string | null }) {
         </Section>
       </div>
       <Section title="Runs" count={integer(runs.total)}>
-        <DataTable caption="Runs, newest first" columns={columnsOf(runs.runs, table)} lines={runs.runs} id={(run) => `${run.table} ${run.plan}`} pageSize={50} order={{ key: "ended", descending: true }} />
-        {runs.total > runs.runs.length && <p class="muted">The newest {integer(runs.runs.length)} are shown; the sums have all.</p>}
+        <DataTable
+          caption="Runs, newest first"
+          columns={columnsOf(runs.runs, table)}
+          lines={runs.runs}
+          id={(run) => `${run.table} ${run.plan}`}
+          pageSize={50}
+          order={{ key: "ended", descending: true }}
+        />
+        {runs.total > runs.runs.length && (
+          <p class="muted">The newest {integer(runs.runs.length)} are shown; the sums have all.</p>
+        )}
       </Section>
     </>
   );
@@ -108,30 +143,87 @@ function Missing({ missing }: { missing: string[] }) {
 function Sums({ sums, word, kinds = false }: { sums: RunSum[]; word: string; kinds?: boolean }) {
   const most = Math.max(1, ...sums.map((sum) => sum.seconds));
   const columns: DataColumn<RunSum>[] = [
-    { key: "name", title: word, main: true, wide: true, by: (sum) => sum.name, cell: (sum) => (kinds ? <Kind kind={sum.name} /> : sum.name) },
-    { key: "runs", title: "Runs", number: true, by: (sum) => sum.runs, cell: (sum) => integer(sum.runs) },
+    {
+      key: "name",
+      title: word,
+      main: true,
+      wide: true,
+      by: (sum) => sum.name,
+      cell: (sum) => (kinds ? <Kind kind={sum.name} /> : sum.name),
+    },
+    {
+      key: "runs",
+      title: "Runs",
+      number: true,
+      by: (sum) => sum.runs,
+      cell: (sum) => integer(sum.runs),
+    },
     {
       key: "seconds",
       title: "Work",
       by: (sum) => sum.seconds,
       cell: (sum) => <Length most={most} value={sum.seconds} text={duration(sum.seconds)} />,
     },
-    { key: "files", title: "Files removed", number: true, by: (sum) => sum.files_removed, cell: (sum) => integer(sum.files_removed) },
-    { key: "bytes", title: "Read", number: true, by: (sum) => sum.bytes_read, cell: (sum) => bytes(sum.bytes_read) },
+    {
+      key: "files",
+      title: "Files removed",
+      number: true,
+      by: (sum) => sum.files_removed,
+      cell: (sum) => integer(sum.files_removed),
+    },
+    {
+      key: "bytes",
+      title: "Read",
+      number: true,
+      by: (sum) => sum.bytes_read,
+      cell: (sum) => bytes(sum.bytes_read),
+    },
   ];
-  return <DataTable caption={`Sums by ${word.toLowerCase()}`} columns={columns} lines={sums} id={(sum) => sum.name} order={{ key: "seconds", descending: true }} pageSize={12} />;
+  return (
+    <DataTable
+      caption={`Sums by ${word.toLowerCase()}`}
+      columns={columns}
+      lines={sums}
+      id={(sum) => sum.name}
+      order={{ key: "seconds", descending: true }}
+      pageSize={12}
+    />
+  );
 }
 
 function columnsOf(runs: Run[], table: string | null): DataColumn<Run>[] {
   const most = Math.max(1, ...runs.map((run) => run.inputs));
   const ofTable: DataColumn<Run>[] = table
     ? []
-    : [{ key: "table", title: "Table", main: true, by: (run) => run.table, cell: (run) => <a href={tableHash(run.table, "runs")}>{run.table}</a> }];
+    : [
+        {
+          key: "table",
+          title: "Table",
+          main: true,
+          by: (run) => run.table,
+          cell: (run) => <a href={tableHash(run.table, "runs")}>{run.table}</a>,
+        },
+      ];
   return [
-    { key: "ended", title: "Ended", by: (run) => run.ended, cell: (run) => <span class="nowrap"><Time at={run.ended} age /></span> },
+    {
+      key: "ended",
+      title: "Ended",
+      by: (run) => run.ended,
+      cell: (run) => (
+        <span class="nowrap">
+          <Time at={run.ended} age />
+        </span>
+      ),
+    },
     ...ofTable,
     { key: "kind", title: "Kind", by: (run) => run.kind, cell: (run) => <Kind kind={run.kind} /> },
-    { key: "where", title: "Where", main: table !== null, by: (run) => run.interval, cell: (run) => <span class="nowrap num">{place(run.interval)}</span> },
+    {
+      key: "where",
+      title: "Where",
+      main: table !== null,
+      by: (run) => run.interval,
+      cell: (run) => <span class="nowrap num">{place(run.interval)}</span>,
+    },
     {
       key: "files",
       title: "Files",
@@ -145,18 +237,59 @@ function columnsOf(runs: Run[], table: string | null): DataColumn<Run>[] {
         />
       ),
     },
-    { key: "read", title: "Read", number: true, by: (run) => run.bytes_read, cell: (run) => bytes(run.bytes_read) },
-    { key: "written", title: "Written", number: true, drop: true, by: (run) => run.bytes_written, cell: (run) => bytes(run.bytes_written) },
-    { key: "waited", title: "Waited", number: true, drop: true, by: (run) => run.waited_seconds, cell: (run) => duration(run.waited_seconds) },
-    { key: "seconds", title: "Worked", number: true, by: (run) => run.seconds, cell: (run) => (run.seconds ? duration(run.seconds) : <span class="faint">–</span>) },
-    { key: "gain", title: "Gained", number: true, by: (run) => run.gain, cell: (run) => percent(run.gain) },
-    { key: "owner", title: "Owner", by: (run) => run.owner, cell: (run) => <Author author={run.owner} task={run.task} /> },
+    {
+      key: "read",
+      title: "Read",
+      number: true,
+      by: (run) => run.bytes_read,
+      cell: (run) => bytes(run.bytes_read),
+    },
+    {
+      key: "written",
+      title: "Written",
+      number: true,
+      drop: true,
+      by: (run) => run.bytes_written,
+      cell: (run) => bytes(run.bytes_written),
+    },
+    {
+      key: "waited",
+      title: "Waited",
+      number: true,
+      drop: true,
+      by: (run) => run.waited_seconds,
+      cell: (run) => duration(run.waited_seconds),
+    },
+    {
+      key: "seconds",
+      title: "Worked",
+      number: true,
+      by: (run) => run.seconds,
+      cell: (run) => (run.seconds ? duration(run.seconds) : <span class="faint">–</span>),
+    },
+    {
+      key: "gain",
+      title: "Gained",
+      number: true,
+      by: (run) => run.gain,
+      cell: (run) => percent(run.gain),
+    },
+    {
+      key: "owner",
+      title: "Owner",
+      by: (run) => run.owner,
+      cell: (run) => <Author author={run.owner} task={run.task} />,
+    },
     {
       key: "event",
       title: "Event",
       number: true,
       by: (run) => run.event,
-      cell: (run) => <a href={tableHash(run.table, "timeline", { event: String(run.event) })}>{integer(run.event)}</a>,
+      cell: (run) => (
+        <a href={tableHash(run.table, "timeline", { event: String(run.event) })}>
+          {integer(run.event)}
+        </a>
+      ),
     },
   ];
 }

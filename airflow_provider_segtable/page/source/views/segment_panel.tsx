@@ -1,7 +1,7 @@
 // A segment in full: why it is visible or hidden, what stands above and below it, its row groups.
 
-import type { RowGroup, SegmentInFull } from "../api.ts";
 import { address, useAnswer } from "../answers.ts";
+import type { RowGroup, SegmentInFull } from "../api.ts";
 import { bytes, integer, interval, percent, readable, short } from "../format.ts";
 import { useWidth } from "../parts/charts.tsx";
 import { type DataColumn, DataTable } from "../parts/data_table.tsx";
@@ -46,7 +46,11 @@ function InFull(props: { segment: SegmentInFull; table: string; select: (id: str
       <Facts
         facts={[
           ["Size", bytes(cell.bytes)],
-          ["Rows", short(cell.rows), segment.events === cell.rows ? undefined : `of ${short(segment.events)} ingested`],
+          [
+            "Rows",
+            short(cell.rows),
+            segment.events === cell.rows ? undefined : `of ${short(segment.events)} ingested`,
+          ],
           ["Deleted", percent(cell.deleted_share)],
           ["Order", cell.clustering || "none promised"],
           ["Event times", interval(segment.time_min, segment.time_max)],
@@ -57,7 +61,8 @@ function InFull(props: { segment: SegmentInFull; table: string; select: (id: str
         <div>
           <dt>File</dt>
           <dd>
-            <code>{segment.path || "none: a tombstone"}</code> {segment.adopted && "(adopted: another program wrote it)"}
+            <code>{segment.path || "none: a tombstone"}</code>{" "}
+            {segment.adopted && "(adopted: another program wrote it)"}
           </dd>
         </div>
         <div>
@@ -81,13 +86,23 @@ function InFull(props: { segment: SegmentInFull; table: string; select: (id: str
           </div>
         )}
       </dl>
-      {segment.trouble && <Notice tone="warning">Its row groups are not known: {segment.trouble}</Notice>}
+      {segment.trouble && (
+        <Notice tone="warning">Its row groups are not known: {segment.trouble}</Notice>
+      )}
       {segment.row_groups.length > 0 && <RowGroups groups={segment.row_groups} />}
     </div>
   );
 }
 
-function Ids({ title, ids, select }: { title: string; ids: string[]; select: (id: string) => void }) {
+function Ids({
+  title,
+  ids,
+  select,
+}: {
+  title: string;
+  ids: string[];
+  select: (id: string) => void;
+}) {
   if (ids.length === 0) return null;
   return (
     <p class="ids">
@@ -110,7 +125,12 @@ function RowGroups({ groups }: { groups: RowGroup[] }) {
     <div class="row-groups" ref={box}>
       <h3>Row groups</h3>
       {width > 0 && (
-        <svg width={width} height="22" role="img" aria-label={`${groups.length} row groups, widths by rows`}>
+        <svg
+          width={width}
+          height="22"
+          role="img"
+          aria-label={`${groups.length} row groups, widths by rows`}
+        >
           {groups.map((group) => {
             const x = (before / all) * width;
             before += group.rows;
@@ -128,7 +148,13 @@ function RowGroups({ groups }: { groups: RowGroup[] }) {
           })}
         </svg>
       )}
-      <DataTable caption="Row groups" columns={columnsOf(groups)} lines={groups} id={(group) => String(group.number)} pageSize={20} />
+      <DataTable
+        caption="Row groups"
+        columns={columnsOf(groups)}
+        lines={groups}
+        id={(group) => String(group.number)}
+        pageSize={20}
+      />
     </div>
   );
 }
@@ -136,7 +162,9 @@ function RowGroups({ groups }: { groups: RowGroup[] }) {
 const MOST_COLUMNS = 6;
 
 function columnsOf(groups: RowGroup[]): DataColumn<RowGroup>[] {
-  const names = [...new Set(groups.flatMap((group) => group.columns.map((column) => column.column)))].slice(0, MOST_COLUMNS);
+  const names = [
+    ...new Set(groups.flatMap((group) => group.columns.map((column) => column.column))),
+  ].slice(0, MOST_COLUMNS);
   return [
     { key: "number", title: "Row group", number: true, main: true, cell: (group) => group.number },
     { key: "rows", title: "Rows", number: true, cell: (group) => integer(group.rows) },

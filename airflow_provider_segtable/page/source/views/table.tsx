@@ -2,11 +2,23 @@
 // each value comes from, and the readers that cleaning has to spare.
 
 import { useState } from "preact/hooks";
-import type { Aim, ColumnShown, ConsumerShown, FindingShown, Growth, GrowthShown, HealthShown, Property, TableShown, Tag } from "../api.ts";
-import { address, useAnswer } from "../answers.ts";
 import { ActionButton } from "../actions.tsx";
-import { bytes, duration, integer, percent, readable, short } from "../format.ts";
+import { address, useAnswer } from "../answers.ts";
+import type {
+  Aim,
+  ColumnShown,
+  ConsumerShown,
+  FindingShown,
+  Growth,
+  GrowthShown,
+  HealthShown,
+  Property,
+  TableShown,
+  Tag,
+} from "../api.ts";
+import { bytes, duration, integer, percent, place, readable, short } from "../format.ts";
 import { Meter, TimePlot } from "../parts/charts.tsx";
+import { Choice } from "../parts/choice.tsx";
 import { type DataColumn, DataTable } from "../parts/data_table.tsx";
 import { HealthMark, OF_SEVERITY, SEVERITY_WORDS } from "../parts/icons.tsx";
 import { Chip, Command, Facts, Section, Time } from "../parts/marks.tsx";
@@ -23,7 +35,11 @@ export function TableOverview({ table }: { table: string }) {
           <div class="actions">
             <ActionButton action="plan" table={table} given={{}} />
             <ActionButton action="clean" table={table} given={{}} />
-            <ActionButton action="tag" table={table} given={{ version: asked.answer?.version ?? 0 }}>
+            <ActionButton
+              action="tag"
+              table={table}
+              given={{ version: asked.answer?.version ?? 0 }}
+            >
               Tag this version
             </ActionButton>
           </div>
@@ -46,15 +62,35 @@ function Numbers({ view, version }: { view: TableShown; version: number }) {
   const small = counts.small_segments
     ? `${integer(counts.small_segments)} under ${bytes(counts.small_below_bytes)}`
     : `none under ${bytes(counts.small_below_bytes)}`;
-  const settings = Object.entries(view.kind_settings).map(([name, value]) => `${name.replace(/_/g, " ")} ${String(value)}`);
+  const settings = Object.entries(view.kind_settings).map(
+    ([name, value]) => `${name.replace(/_/g, " ")} ${String(value)}`,
+  );
   return (
     <Facts
       facts={[
         ["Size", bytes(counts.bytes)],
-        ["Rows", short(counts.rows), counts.deleted_rows ? `${percent(deleted)} of them deleted` : "none deleted"],
-        ["Files", integer(counts.segments), <Small counts={counts} small={small} table={view.name} />],
-        ["Hidden behind them", integer(counts.hidden_segments), view.read_amplification === null ? undefined : `a read merges ${view.read_amplification} runs`],
-        ["Time chunks", integer(counts.chunks), `of a ${view.granularity}${view.overrides.length ? `, ${view.overrides.length} times otherwise` : ""}`],
+        [
+          "Rows",
+          short(counts.rows),
+          counts.deleted_rows ? `${percent(deleted)} of them deleted` : "none deleted",
+        ],
+        [
+          "Files",
+          integer(counts.segments),
+          <Small counts={counts} small={small} table={view.name} />,
+        ],
+        [
+          "Hidden behind them",
+          integer(counts.hidden_segments),
+          view.read_amplification === null
+            ? undefined
+            : `a read merges ${view.read_amplification} runs`,
+        ],
+        [
+          "Time chunks",
+          integer(counts.chunks),
+          `of a ${view.granularity}${view.overrides.length ? `, ${view.overrides.length} times otherwise` : ""}`,
+        ],
         ["Version", integer(version), <Time at={view.committed} age />],
         ["Kind", view.kind, settings.join(", ") || undefined],
       ]}
@@ -62,7 +98,15 @@ function Numbers({ view, version }: { view: TableShown; version: number }) {
   );
 }
 
-function Small({ counts, small, table }: { counts: TableShown["counts"]; small: string; table: string }) {
+function Small({
+  counts,
+  small,
+  table,
+}: {
+  counts: TableShown["counts"];
+  small: string;
+  table: string;
+}) {
   const { worst_interval: worst, worst_small_segments: most } = counts;
   if (!worst || most < 2) return <>{small}</>;
   return (
@@ -124,7 +168,10 @@ function Aims({ aims }: { aims: Aim[] }) {
       <ul class="aims">
         {aims.map((aim) => (
           <li key={aim.name}>
-            <HealthMark health={aim.missed ? "warning" : "ok"} word={aim.missed ? "missed" : "met"} />
+            <HealthMark
+              health={aim.missed ? "warning" : "ok"}
+              word={aim.missed ? "missed" : "met"}
+            />
             <span class="grow">{aim.sentence}</span>
             <Meter
               mark={0.5}
@@ -154,7 +201,10 @@ function GrowthSection({ table }: { table: string }) {
   const asked = useAnswer<Growth>(address("api/growth", { table }), { table });
   const chosen = MEASURES[measure];
   return (
-    <Section title="Growth" beside={<Choice value={measure} options={titles()} change={setMeasure} label="Measure" />}>
+    <Section
+      title="Growth"
+      beside={<Choice value={measure} options={titles()} change={setMeasure} label="Measure" />}
+    >
       <Answered asked={asked} what="growth">
         {({ points }) =>
           points.length < 2 ? (
@@ -178,27 +228,16 @@ function titles(): [Measure, string][] {
 }
 
 function series(points: GrowthShown[], measure: Measure) {
-  const drawn = (key: Measure | "small") => points.map((point) => ({ at: Date.parse(point.at), value: point[key] }));
-  const first = { name: MEASURES[measure].title.toLowerCase(), points: drawn(measure), className: "s-main", area: true };
+  const drawn = (key: Measure | "small") =>
+    points.map((point) => ({ at: Date.parse(point.at), value: point[key] }));
+  const first = {
+    name: MEASURES[measure].title.toLowerCase(),
+    points: drawn(measure),
+    className: "s-main",
+    area: true,
+  };
   if (measure !== "files") return [first];
   return [first, { name: "small ones", points: drawn("small"), className: "s-second" }];
-}
-
-export function Choice<K extends string>(props: {
-  value: K;
-  options: [K, string][];
-  change: (value: K) => void;
-  label: string;
-}) {
-  return (
-    <div class="choice" role="group" aria-label={props.label}>
-      {props.options.map(([key, title]) => (
-        <button key={key} type="button" aria-pressed={key === props.value} onClick={() => props.change(key)}>
-          {title}
-        </button>
-      ))}
-    </div>
-  );
 }
 
 // ---- columns ----
@@ -227,14 +266,24 @@ function columnsOf(view: TableShown): DataColumn<ColumnShown>[] {
       main: true,
       cell: (column) => (
         <>
-          <b>{column.name}</b> {column.name === view.time_column && !column.dropped && <Chip>event time</Chip>}
+          <b>{column.name}</b>{" "}
+          {column.name === view.time_column && !column.dropped && <Chip>event time</Chip>}
           {column.dropped && <Chip tone="faint">dropped</Chip>}
         </>
       ),
     },
     { key: "type", title: "Type", cell: (column) => <code>{column.type}</code> },
-    { key: "nullable", title: "Null", cell: (column) => (column.nullable ? "yes" : <span class="muted">no</span>) },
-    { key: "default", title: "Default", hint: "In rows that were written before it was added", cell: (column) => column.default ?? <span class="faint">none</span> },
+    {
+      key: "nullable",
+      title: "Null",
+      cell: (column) => (column.nullable ? "yes" : <span class="muted">no</span>),
+    },
+    {
+      key: "default",
+      title: "Default",
+      hint: "In rows that were written before it was added",
+      cell: (column) => column.default ?? <span class="faint">none</span>,
+    },
     {
       key: "history",
       title: "History",
@@ -281,35 +330,86 @@ function Readers({ view, table }: { view: TableShown; table: string }) {
       ) : (
         <div class="columns">
           {consumers.length > 0 && (
-            <DataTable caption="Consumers" columns={CONSUMERS} lines={consumers} id={(each) => each.name} pageSize={20} />
+            <DataTable
+              caption="Consumers"
+              columns={CONSUMERS}
+              lines={consumers}
+              id={(each) => each.name}
+              pageSize={20}
+            />
           )}
           {tags.length > 0 && (
-            <DataTable caption="Tags" columns={tagColumns(table)} lines={tags} id={(each) => each.name} pageSize={20} />
+            <DataTable
+              caption="Tags"
+              columns={tagColumns(table)}
+              lines={tags}
+              id={(each) => each.name}
+              pageSize={20}
+            />
           )}
         </div>
       )}
-      <p class="muted">Versions from {integer(view.retained_from)} on are kept, and those with a tag.</p>
+      <p class="muted">
+        Versions from {integer(view.retained_from)} on are kept, and those with a tag.
+      </p>
     </Section>
   );
 }
 
 const CONSUMERS: DataColumn<ConsumerShown>[] = [
-  { key: "name", title: "Consumer", main: true, by: (each) => each.name, cell: (each) => <b>{each.name}</b> },
-  { key: "version", title: "Has read to", number: true, by: (each) => each.version, cell: (each) => integer(each.version) },
+  {
+    key: "name",
+    title: "Consumer",
+    main: true,
+    by: (each) => each.name,
+    cell: (each) => <b>{each.name}</b>,
+  },
+  {
+    key: "version",
+    title: "Has read to",
+    number: true,
+    by: (each) => each.version,
+    cell: (each) => integer(each.version),
+  },
   {
     key: "lag",
     title: "Behind",
     number: true,
     by: (each) => each.lag_seconds,
-    cell: (each) => (each.lost ? <span class="ill-text">position lost</span> : each.lag_seconds ? duration(each.lag_seconds) : <span class="muted">up to date</span>),
+    cell: (each) =>
+      each.lost ? (
+        <span class="ill-text">position lost</span>
+      ) : each.lag_seconds ? (
+        duration(each.lag_seconds)
+      ) : (
+        <span class="muted">up to date</span>
+      ),
   },
-  { key: "advanced", title: "Said so", number: true, by: (each) => each.advanced, cell: (each) => <Time at={each.advanced} age /> },
+  {
+    key: "advanced",
+    title: "Said so",
+    number: true,
+    by: (each) => each.advanced,
+    cell: (each) => <Time at={each.advanced} age />,
+  },
 ];
 
 function tagColumns(table: string): DataColumn<Tag>[] {
   return [
-    { key: "name", title: "Tag", main: true, by: (tag) => tag.name, cell: (tag) => <b>{tag.name}</b> },
-    { key: "version", title: "Version", number: true, by: (tag) => tag.version, cell: (tag) => integer(tag.version) },
+    {
+      key: "name",
+      title: "Tag",
+      main: true,
+      by: (tag) => tag.name,
+      cell: (tag) => <b>{tag.name}</b>,
+    },
+    {
+      key: "version",
+      title: "Version",
+      number: true,
+      by: (tag) => tag.version,
+      cell: (tag) => integer(tag.version),
+    },
     {
       key: "see",
       title: "",
@@ -348,15 +448,31 @@ function Properties({ properties }: { properties: Property[] }) {
       {shown.length === 0 ? (
         <Empty>Every property has its default.</Empty>
       ) : (
-        <DataTable caption="Properties" columns={PROPERTIES} lines={shown} id={(property) => property.name} pageSize={100} />
+        <DataTable
+          caption="Properties"
+          columns={PROPERTIES}
+          lines={shown}
+          id={(property) => property.name}
+          pageSize={100}
+        />
       )}
     </Section>
   );
 }
 
 const PROPERTIES: DataColumn<Property>[] = [
-  { key: "name", title: "Property", main: true, by: (each) => each.name, cell: (each) => <code>{each.name}</code> },
-  { key: "value", title: "Value", cell: (each) => <b class="num">{each.value || <span class="faint">empty</span>}</b> },
+  {
+    key: "name",
+    title: "Property",
+    main: true,
+    by: (each) => each.name,
+    cell: (each) => <code>{each.name}</code>,
+  },
+  {
+    key: "value",
+    title: "Value",
+    cell: (each) => <b class="num">{each.value || <span class="faint">empty</span>}</b>,
+  },
   {
     key: "origin",
     title: "From",
@@ -370,12 +486,14 @@ const PROPERTIES: DataColumn<Property>[] = [
     cell: (each) => (
       <span class="muted num">
         {each.default || "none"}
-        {each.over.filter((over) => over.origin !== "default").map((over) => (
-          <span key={over.origin}>
-            {" "}
-            · {over.value} from {over.origin}
-          </span>
-        ))}
+        {each.over
+          .filter((over) => over.origin !== "default")
+          .map((over) => (
+            <span key={over.origin}>
+              {" "}
+              · {over.value} from {over.origin}
+            </span>
+          ))}
       </span>
     ),
   },
