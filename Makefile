@@ -207,7 +207,7 @@ pictures: venv ## Draw the pictures of README, tutorial and concepts again, from
 .PHONY: page-pictures
 page-pictures: venv ## Take the pictures of the page in README and guides again, in a real Airflow
 	@.ci/browser
-	@SEGTABLE_PAGE=required SEGTABLE_PICTURES=docs/pictures $(PYTEST) -k newcomer tests/page
+	@SEGTABLE_PAGE=required SEGTABLE_PICTURES=docs/images $(PYTEST) tests/page/test_questions.py
 
 .PHONY: constraints
 constraints: venv ## Pin what .venv holds now, and what the containers need beyond it, into constraints.txt

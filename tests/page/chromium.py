@@ -11,6 +11,7 @@
 import os
 import shutil
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -126,6 +127,22 @@ class Window:
             while frame.locator(".skeleton").count():
                 frame.locator(".skeleton").first.wait_for(state="detached")
 
+    def wait_for_texts(self, *texts: str) -> None:
+        """Wait until all of some texts are in the view.
+
+        Raises:
+            TimeoutError: they are not; has the view's text.
+        """
+        until = time.monotonic() + PATIENCE_MS / 1000
+        while True:
+            shown = " ".join(self.page.locator("main").inner_text().split())
+            lacking = [each for each in texts if each not in shown]
+            if not lacking:
+                return
+            if time.monotonic() > until:
+                raise TimeoutError(f"{lacking} is not in: {shown}")
+            self.page.wait_for_timeout(100)
+
     def axe(self) -> list[str]:
         """Return the serious findings of axe-core in the page and its frames, a line each."""
         found = []
@@ -135,14 +152,18 @@ class Window:
             found += [each for each in result if each.split(" ", 1)[0] in SERIOUS]
         return found
 
-    def picture(self, name: str, *, of: Any = None, whole: bool = False) -> Path:
-        """Write a picture of the view, or of a part of it; return its path."""
+    def picture(self, name: str, *, whole: bool = False, most: int = 0) -> Path:
+        """Write a picture of the view; return its path.
+
+        Args:
+            name: of the picture.
+            whole: also of what is below the window.
+            most: height in pixels; 0: all of it.
+        """
         path = PICTURES / f"{name}-{self.theme}-{self.width}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
-        if of is None:
-            self.page.screenshot(path=path, full_page=whole)
-        else:
-            of.screenshot(path=path)
+        clip = {"x": 0, "y": 0, "width": self.width, "height": most} if most else None
+        self.page.screenshot(path=path, full_page=whole, clip=clip)
         return path
 
     def _heard(self, message: Any) -> None:

@@ -1,14 +1,14 @@
 """Each view in Airflow, light and dark, wide and narrow: seen, drawn within its width, accessible."""
 
 import re
-from urllib.parse import quote
 
 import pytest
 
 from tests.page.airflow import LookedAt
 from tests.page.chromium import NARROW, WIDE, Window
 from tests.page.conftest import Opening
-from tests.page.lake import INVOICES, ORDERS
+from tests.page.lake import ORDERS
+from tests.page.views import HASHES
 
 pytestmark = [
     pytest.mark.airflow,
@@ -16,23 +16,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(900),
 ]
-OF_TABLE = ("overview", "map", "timeline", "plans", "indexes", "published", "locks", "runs")
 SHAPES = [(theme, width) for theme in ("light", "dark") for width in (WIDE, NARROW)]
-
-
-def table_hash(table: str, view: str = "overview") -> str:
-    """Return the part of an address that names a view of a table."""
-    return f"#/table/{quote(table, safe='')}/{view}"
-
-
-HASHES = {
-    "fleet": "#/",
-    "runs-of-fleet": "#/runs",
-    **{view: table_hash(ORDERS, view) for view in OF_TABLE},
-    "logstore": table_hash(INVOICES, "logstore"),
-    "keyed": table_hash(INVOICES),
-    "explain": f"{table_hash(ORDERS, 'indexes')}?where={quote('customer = 77')}",
-}
 
 
 @pytest.mark.parametrize(("theme", "width"), SHAPES)
