@@ -10,7 +10,9 @@
    ``explore`` draws others, and twenty times as many of each property (``examples.py``).
 6. What was imported for the tests stays to the end: no garbage collection looks through it again.
    Tests make many short-lived objects and few cycles, so collections are rare.
-7. Temporary files are kept in memory, if there is enough of it: tests make thousands of files
+7. Polars limits the rate of its requests to object stores by a timer of a millisecond, which runs
+   to the end of a process: 4 % of a core for nothing. No test needs it.
+8. Temporary files are kept in memory, if there is enough of it: tests make thousands of files
    durable (fsync), which a disk takes milliseconds for, each time. ``TMPDIR`` says otherwise.
 """
 
@@ -62,6 +64,7 @@ os.environ |= {
     "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
     "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
     "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{_AIRFLOW_HOME}/airflow.db",
+    "POLARS_DISABLE_HTTP_RATE_LIMIT": "1",
     "SPARK_LOCAL_IP": "127.0.0.1",
     "SPARK_SUBMIT_OPTS": with_archive(),
 }

@@ -136,7 +136,7 @@ def _triggered(emission: Emission, runs: DagRuns, run_id: str, again: int) -> Pl
 
 
 def _retrying(emission: Emission, runs: DagRuns, now: Instant) -> str:
-    """Return why plans are left to the run that tried them last (rule 3); empty if they are not."""
+    """Return why plans are left to the run that tried them last (rule 4); empty if they are not."""
     first = emission.launches[0]
     task = task_named(first.author)
     if not first.attempts or task is None or now - emission.changed_at > GRACE_S * SECOND_US:

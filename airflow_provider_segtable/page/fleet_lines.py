@@ -11,7 +11,8 @@
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -110,95 +111,150 @@ class Heads(Shown):
     heads: dict[str, int]
 
 
-# From what is known to lines
+# Rows: what orders and sums need of a table
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A table of the list; its line is made only if it is shown."""
+
+    name: str
+    own_name: str
+    group: str
+    known: Known
+    part: Part
+    now: Instant
+
+    @property
+    def look(self) -> TableLook:
+        """Return what the planner found; an empty look before it has."""
+        return self.known.look or _NO_LOOK
+
+    @property
+    def backlog(self) -> float:
+        """Return for how many seconds the oldest worthwhile plan has waited."""
+        oldest = min((each.since for each in self.look.offers), default=self.now)
+        return _seconds(oldest, self.now)
+
+    @property
+    def small(self) -> float:
+        """Return the number of small files."""
+        return self.longest("backlog.small_segments") or 0.0
+
+    @property
+    def pending(self) -> int:
+        """Return the number of plans that are pending or running."""
+        return sum(each.pending for each in self.look.begun)
+
+    @property
+    def unread(self) -> float | None:
+        """Return the age of the oldest event that a consumer has not read, in seconds."""
+        since = self.known.glance.unread_since
+        return None if since is None else _seconds(since, self.now)
+
+    def longest(self, gauge: str) -> float | None:
+        """Return the largest value of a gauge; None if the table has none of it."""
+        values = (each.at(self.now) for each in self.look.gauges if each.name == gauge)
+        return max(values, default=None)
+
+
+_NO_LOOK = TableLook(name="")
+
+
+def rows_of(fleet: FleetSeen) -> list[Row]:
+    """Return the tables of all sources, the worst first."""
+    rows = [
+        Row(
+            name=part.name_of(name),
+            own_name=name,
+            group=group.name if (group := part.source.fleet.group_of(name)) else "",
+            known=known,
+            part=part,
+            now=fleet.now,
+        )
+        for part in fleet.parts
+        for name, known in part.known.tables.items()
+    ]
+    return sorted(rows, key=_badness)
+
+
+def _badness(row: Row) -> tuple[Any, ...]:
+    times = max((each.times for each in row.look.misses), default=0.0)
+    rank = _BY_RANK.index(health_of(row.known))
+    return rank, not row.known.error, -times, -row.backlog, -len(row.look.offers), row.name
+
+
+def health_of(known: Known) -> Health:
+    """Return the health of a table (rule 2)."""
+    severity = worst(known.glance.findings)
+    if known.error or (known.look and known.look.misses) or severity is Severity.CRITICAL:
+        return "ill"
+    if known.look is None:
+        return "unknown"
+    return "ok" if severity in (None, Severity.INFO) else "warning"
+
+
+# Lines
 def fleet_lines(
     fleet: FleetSeen, *, search: str, sort: str, descending: bool | None, offset: int, limit: int
 ) -> FleetLines:
     """Return some lines of the tables whose name or group contains a text."""
-    ranked = [each for part in fleet.parts for each in lines_of(part, fleet.now)]
-    every, wanted = [line for _, line in sorted(ranked, key=_first)], search.casefold()
-    found = [each for each in every if wanted in f"{each.table} {each.group or ''}".casefold()]
+    every, wanted = rows_of(fleet), search.casefold()
+    found = [each for each in every if wanted in f"{each.name} {each.group}".casefold()]
     key, largest_first = SORTS[sort]
     if key is not None:
-        found.sort(key=lambda each: each.table)
+        found.sort(key=lambda each: each.name)
         found.sort(key=key, reverse=largest_first if descending is None else descending)
     elif descending:
         found.reverse()
+    plans = {part.prefix: next_plans(part.known, fleet.now) for part in fleet.parts}
     return FleetLines(
         total=len(found),
-        ill=sum(each.health == "ill" for each in every),
-        missed=sum(bool(each.misses) for each in every),
+        ill=sum(health_of(each.known) == "ill" for each in every),
+        missed=sum(bool(each.look.misses) for each in every),
         offset=offset,
         limit=limit,
-        lines=found[offset : offset + limit],
+        lines=[
+            line_of(each, plans[each.part.prefix].get(each.own_name))
+            for each in found[offset : offset + limit]
+        ],
         totals=Totals(
             tables=len(every),
-            files=sum(each.files for each in every),
-            bytes=sum(each.bytes for each in every),
-            rows=sum(each.rows for each in every),
+            files=sum(each.look.files for each in every),
+            bytes=sum(each.look.bytes for each in every),
+            rows=sum(each.look.rows for each in every),
         ),
     )
 
 
-Rank = tuple[Any, ...]
-"""The lowest is the worst."""
-
-
-def _first(ranked: tuple[Rank, Line]) -> Rank:
-    return ranked[0]
-
-
-def lines_of(part: Part, now: Instant) -> Iterable[tuple[Rank, Line]]:
-    """Yield the lines of a source's tables, each with its rank."""
-    plans = next_plans(part.known, now)
-    for name, known in part.known.tables.items():
-        group = part.source.fleet.group_of(name)
-        aims = objective_of(part.source.fleet, name) != Objective()
-        line = line_of(
-            part.name_of(name),
-            known,
-            now,
-            group=group.name if group else "",
-            objective=aims,
-            following=plans.get(name),
-        )
-        yield _rank(known, line), line
-
-
-def line_of(
-    name: str,
-    known: Known,
-    now: Instant,
-    *,
-    group: str,
-    objective: bool,
-    following: "Next | None",
-) -> Line:
+def line_of(row: Row, following: "Next | None") -> Line:
     """Return a table's line."""
-    look, last = known.look or TableLook(name=name), known.glance.last_run
-    health, reason = health_of(look.name, known, objective=objective)
-    oldest = min((each.since for each in look.offers), default=now)
-    small = next((each.value for each in look.gauges if each.name == _SMALL), 0.0)
+    known, look, last = row.known, row.look, row.known.glance.last_run
+    aims = objective_of(row.part.source.fleet, row.own_name) != Objective()
+    seen = known.look is not None
     return Line(
-        table=name,
-        group=group or None,
-        error=within(known.error, look.name) or None,
-        health=health,
-        reason=reason,
+        table=row.name,
+        group=row.group or None,
+        error=within(known.error, row.own_name) or None,
+        health=health_of(known),
+        reason=reason_of(row, objective=aims),
         misses=[each.sentence for each in look.misses],
-        objective=objective,
-        version=None if known.look is None else look.version,
-        committed=None if known.look is None else iso(look.committed),
+        objective=aims,
+        version=look.version if seen else None,
+        committed=iso(look.committed) if seen else None,
         files=look.files,
         bytes=look.bytes,
         rows=look.rows,
-        small_files=round(small),
-        backlog_seconds=_seconds(oldest, now),
+        small_files=round(row.small),
+        backlog_seconds=row.backlog,
         offers=len(look.offers),
-        pending=sum(each.pending for each in look.begun),
-        lags=_lags(known, look, now),
+        pending=row.pending,
+        lags=Lags(
+            index=row.longest("index.lag_seconds"),
+            log_store=None,
+            publication=row.longest("publication.lag_seconds"),
+            consumer=row.unread,
+        ),
         next_plan=following.plan if following else "",
-        next_when=following.when if following else _nothing(look, known),
+        next_when=following.when if following else _nothing(row),
         last_run=None
         if last is None
         else LineRun(kind=last.kind, at=iso(last.at), state=last.status),
@@ -208,24 +264,20 @@ def line_of(
     )
 
 
-_SMALL = "backlog.small_segments"
-
-
-def health_of(name: str, known: Known, *, objective: bool) -> tuple[Health, str]:
-    """Return the health of a table, and the worst thing about it in a sentence."""
+def reason_of(row: Row, *, objective: bool) -> str:
+    """Return the worst thing about a table in a sentence."""
+    known = row.known
     if known.error:
-        return "ill", within(known.error, name)
+        return within(known.error, row.own_name)
     if known.look is None:
-        return "unknown", "it was not looked at yet"
-    findings = known.glance.findings
+        return "it was not looked at yet"
     if known.look.misses:
-        return "ill", known.look.misses[0].sentence
-    severity = worst(findings)
-    if severity is None or severity is Severity.INFO:
-        return "ok", "its objective is met" if objective else "nothing is wrong at a glance"
-    first = findings[0]
-    what = first.what if first.where.endswith(f"/{name}") else f"{first.where}: {first.what}"
-    return "ill" if severity is Severity.CRITICAL else "warning", within(what, name)
+        return known.look.misses[0].sentence
+    if known.glance.findings and health_of(known) != "ok":
+        first = known.glance.findings[0]
+        own = first.where.endswith(f"/{row.own_name}")
+        return within(first.what if own else f"{first.where}: {first.what}", row.own_name)
+    return "its objective is met" if objective else "nothing is wrong at a glance"
 
 
 def within(sentence: str, name: str) -> str:
@@ -244,11 +296,13 @@ def next_plans(known: Fleetwide, now: Instant) -> Mapping[str, Next]:
     """Return what begins next in each table, or its best offer that does not; by name."""
     found: dict[str, Next] = {}
     for one in known.plan.chosen:
-        found.setdefault(one.table, Next(_offered(one.offer, now), "at the planner's next run"))
+        if one.table not in found:
+            found[one.table] = Next(_offered(one.offer, now), "at the planner's next run")
     for left in known.plan.left:
-        until = "" if left.until is None else f" until {iso(left.until)}"
-        waits = Next(_offered(left.offer, now), f"waits{until}: {left.reason}")
-        found.setdefault(left.table, waits)
+        if left.table not in found:
+            until = "" if left.until is None else f" until {iso(left.until)}"
+            waits = f"waits{until}: {left.reason}"
+            found[left.table] = Next(_offered(left.offer, now), waits)
     return found
 
 
@@ -257,25 +311,10 @@ def _offered(offer: Offer, now: Instant) -> str:
     return f"{offer.kind} of {in_words(offer.interval, now)}: {files}"
 
 
-def _nothing(look: TableLook, known: Known) -> str:
-    pending = [each for each in look.begun if each.pending]
-    if pending:
-        return f"{counted(len(pending), 'plan')} pending or running, none else is worthwhile"
-    return "nothing is worthwhile" if known.look else ""
-
-
-def _lags(known: Known, look: TableLook, now: Instant) -> Lags:
-    unread = known.glance.unread_since
-    return Lags(
-        index=_longest(look, "index.lag_seconds", now),
-        log_store=None,
-        publication=_longest(look, "publication.lag_seconds", now),
-        consumer=None if unread is None else _seconds(unread, now),
-    )
-
-
-def _longest(look: TableLook, gauge: str, now: Instant) -> float | None:
-    return max((each.at(now) for each in look.gauges if each.name == gauge), default=None)
+def _nothing(row: Row) -> str:
+    if row.pending:
+        return f"{counted(row.pending, 'plan')} pending or running, none else is worthwhile"
+    return "nothing is worthwhile" if row.known.look else ""
 
 
 def _seconds(since: Instant, now: Instant) -> float:
@@ -283,36 +322,31 @@ def _seconds(since: Instant, now: Instant) -> float:
 
 
 # Orders
-def _rank(known: Known, line: Line) -> Rank:
-    misses = known.look.misses if known.look else ()
-    times = max((each.times for each in misses), default=0.0)
-    health = _BY_RANK.index(line.health)
-    return health, not line.error, -times, -line.backlog_seconds, -line.offers, line.table
+def _known(value: float | None) -> float:
+    return -1.0 if value is None else value
 
 
-def _lag(name: str) -> Callable[[Line], float]:
-    def key(line: Line) -> float:
-        value: float | None = getattr(line.lags, name)
-        return -1.0 if value is None else value
-
-    return key
-
-
-SORTS: Mapping[str, tuple[Callable[[Line], Any] | None, bool]] = MappingProxyType(
+SORTS: Mapping[str, tuple[Callable[[Row], Any] | None, bool]] = MappingProxyType(
     {
         "worst": (None, False),
-        "table": (lambda line: line.table, False),
-        "group": (lambda line: line.group or "", False),
-        "committed": (lambda line: line.committed or "", True),
-        "files": (lambda line: line.files, True),
-        "bytes": (lambda line: line.bytes, True),
-        "rows": (lambda line: line.rows, True),
-        "small_files": (lambda line: line.small_files, True),
-        "backlog": (lambda line: line.backlog_seconds, True),
-        "offers": (lambda line: line.offers, True),
-        "pending": (lambda line: line.pending, True),
-        "last_run": (lambda line: line.last_run.at if line.last_run else "", True),
-        **{name: (_lag(name), True) for name in ("index", "log_store", "publication", "consumer")},
+        "table": (lambda row: row.name, False),
+        "group": (lambda row: row.group, False),
+        "committed": (lambda row: row.look.committed, True),
+        "files": (lambda row: row.look.files, True),
+        "bytes": (lambda row: row.look.bytes, True),
+        "rows": (lambda row: row.look.rows, True),
+        "small_files": (lambda row: row.small, True),
+        "backlog": (lambda row: row.backlog, True),
+        "offers": (lambda row: len(row.look.offers), True),
+        "pending": (lambda row: row.pending, True),
+        "last_run": (
+            lambda row: row.known.glance.last_run.at if row.known.glance.last_run else 0,
+            True,
+        ),
+        "index": (lambda row: _known(row.longest("index.lag_seconds")), True),
+        "log_store": (lambda _: -1.0, True),
+        "publication": (lambda row: _known(row.longest("publication.lag_seconds")), True),
+        "consumer": (lambda row: _known(row.unread), True),
     }
 )
 """Orders by name, with whether the largest comes first by default."""

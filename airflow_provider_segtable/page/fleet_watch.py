@@ -14,10 +14,11 @@
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import SegtableError
@@ -37,6 +38,8 @@ LEAST_PAUSE_S = 3.0
 SLOW_S = 10.0
 """Seconds of a pass before it counts as slow, if earlier ones were quick."""
 AGAIN_US = MINUTE_US
+AT_ONCE: Mapping[bool, int] = MappingProxyType({False: 1, True: 4})
+"""Tables that are looked at at once: in folders of this machine, and in remote stores."""
 POINTS = 24
 HISTORIES = 20
 """Tables that get their history from their log in one pass."""
@@ -86,6 +89,7 @@ class FleetWatch:
         self._clock = clock
         self._worker = Workers(f"the fleet of {source.label}", threads=1, most_waiting=1)
         self._mutex = threading.Lock()
+        self._turns = {remote: threading.Semaphore(most) for remote, most in AT_ONCE.items()}
         self._known: dict[str, Known] = {}
         self._memory = FleetMemory()
         self._plan = FleetPlan()
@@ -142,7 +146,7 @@ class FleetWatch:
         run = run_fleet(
             source.fleet,
             names,
-            lambda name: nullcontext(source.opening(name)),
+            self._opened,
             now,
             memory=self._memory,
             dry_run=True,
@@ -157,6 +161,13 @@ class FleetWatch:
                     why = source.safe(report.error)
                     self._known[report.name] = replace(before, error=why)
         self._read_histories()
+
+    @contextmanager
+    def _opened(self, name: str) -> Iterator[TableContext]:
+        """Open a table when it is its turn (rule 6)."""
+        ports = self.source.opening(name)
+        with self._turns[ports.storage.remote]:
+            yield ports
 
     def _observe(self, name: str, ports: TableContext, looked: Looked) -> None:
         look, kept, now = looked.look, looked.kept, self._clock.now()

@@ -64,7 +64,7 @@ class Limits:
     """
 
     limit_s: float = 10.0
-    first_s: float = 0.7
+    first_s: float = 0.4
     fresh_s: float = 1.0
     threads: int = 8
     most_waiting: int = 64

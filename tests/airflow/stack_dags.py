@@ -11,8 +11,8 @@ from airflow_provider_segtable.dag_factory import compaction_dags
 from airflow_provider_segtable.sensors.published import SegtablePublishedSensor
 from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmentsSensor
 
-for table in ("flights", "orders"):
-    compaction_dags(table=table, schedule=None, engine="spark", spark={"retries": 0})
+for table, engine in (("flights", "spark"), ("orders", "local")):
+    compaction_dags(table=table, schedule=None, engine=engine, spark={"retries": 0})
 
 with DAG("waiter", schedule=None):
     SegtableSmallSegmentsSensor(

@@ -15,6 +15,7 @@ QUICK = {  # how long Airflow and ZooKeeper take to notice that a task is dead
     "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "600",  # no file changes
 }
 PATIENCE_S = 300.0
+LOOK_S = 0.2  # most looks are requests, each of which costs Airflow much processor time
 Found = TypeVar("Found")
 
 
@@ -23,5 +24,5 @@ def eventually(look: Callable[[], Found | None], what: str, timeout_s: float = P
     deadline = time.monotonic() + timeout_s
     while (found := look()) is None:
         assert time.monotonic() < deadline, f"{what}: not within {timeout_s:g} s"
-        time.sleep(0.05)
+        time.sleep(LOOK_S)
     return found

@@ -1,4 +1,7 @@
-"""Cleaning a table on a real disk: real clocks and ages, real processes, the command line."""
+"""Cleaning a table on a real disk: real clocks and ages, real processes, the command line.
+
+A command has a process of its own where several clean at once; the others run in this one.
+"""
 
 import json
 import os
@@ -10,7 +13,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
+from airflow_provider_segtable.cli.app import app
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import VersionExpired
 from airflow_provider_segtable.services.attempt import in_process
@@ -67,6 +72,14 @@ def answer(process: subprocess.Popen[str]) -> dict[str, object]:
     return found
 
 
+def run(*arguments: str) -> dict[str, object]:
+    """Return the answer of a command in this process."""
+    done = CliRunner().invoke(app, [*arguments, "--json"], catch_exceptions=False)
+    assert done.exit_code == 0, done.stderr
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
 def files(table: Table) -> set[str]:
     return {entry.path for entry in table.ports.storage.list("data")}
 
@@ -84,11 +97,11 @@ def rows(table: Table, **which: object) -> list[int]:
 def test_three_processes_clean_at_once(table: Table) -> None:
     """What is left is exactly what is needed, and the log begins at a checkpoint."""
     uri = table.ports.uri
-    dry = answer(start("clean", uri, "--dry-run", *ALL))
+    dry = run("clean", uri, "--dry-run", *ALL)
     assert len(files(table)) > 50
-    runs = [start("clean", uri, *ALL) for _ in range(3)]
-    assert all(answer(run)["retained_from"] for run in runs)
-    answer(start("clean", uri, *ALL))
+    cleaners = [start("clean", uri, *ALL) for _ in range(3)]
+    assert all(answer(cleaner)["retained_from"] for cleaner in cleaners)
+    run("clean", uri, *ALL)
     assert len(dry["segments"]) > 40  # type: ignore[arg-type]
     assert files(table) == needed(table)
     assert not table.state().pending_delete
@@ -104,9 +117,9 @@ def test_three_processes_clean_at_once(table: Table) -> None:
 def test_the_defaults_keep_a_young_table_whole(table: Table) -> None:
     """Within 24 hours every version can be read, and no file is called an orphan."""
     before = files(table)
-    run = answer(start("clean", table.ports.uri))
-    assert (run["segments"], run["orphans"], run["log_files"]) == ([], [], [])
-    assert run["young"] == 1
+    cleaned = run("clean", table.ports.uri)
+    assert (cleaned["segments"], cleaned["orphans"], cleaned["log_files"]) == ([], [], [])
+    assert cleaned["young"] == 1
     assert files(table) == before
     assert rows(table, version=5) == [0, 1, 2, 3, 4]
 
@@ -114,12 +127,12 @@ def test_the_defaults_keep_a_young_table_whole(table: Table) -> None:
 def test_tags_from_the_command_line(table: Table) -> None:
     """A name is set, listed and taken away; the log's commands work when event 0 is gone."""
     uri = table.ports.uri
-    answer(start("tag", uri, "late", "--version", "9"))
-    listed = answer(start("tag", uri, "--list"))
+    run("tag", uri, "late", "--version", "9")
+    listed = run("tag", uri, "--list")
     assert listed["tags"] == [{"name": "early", "version": 3}, {"name": "late", "version": 9}]
-    answer(start("tag", uri, "early", "--delete"))
-    answer(start("clean", uri, *ALL))
+    run("tag", uri, "early", "--delete")
+    run("clean", uri, *ALL)
     assert rows(table, tag="late") == list(range(9))
-    earlier = answer(start("table", "timeline", uri, "--limit", "0"))["earlier"]
+    earlier = run("table", "timeline", uri, "--limit", "0")["earlier"]
     assert earlier == EventLog(table.ports.storage).first()
-    answer(start("table", "describe", uri))
+    run("table", "describe", uri)

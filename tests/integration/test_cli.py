@@ -1,7 +1,7 @@
 """The command line as a user has it: processes, a real ZooKeeper, and the examples of its page.
 
 The page has thirty commands. They run in this process, because each new one takes more than a
-second to import what it needs; the other tests start processes.
+second to import what it needs; so do others of which the process is not the point.
 """
 
 import json
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from airflow_provider_segtable.cli import app
 from airflow_provider_segtable.coordination.embedded_zookeeper import discover, stop_background
@@ -54,6 +54,16 @@ def segtable(tmp_path: Path, environment: dict[str, str]) -> Segtable:
         )
 
     return run
+
+
+@pytest.fixture
+def here(
+    tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Result]:
+    """Return what runs ``segtable`` in ``tmp_path``, in this process."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SEGTABLE_HOME", environment["SEGTABLE_HOME"])
+    return lambda *arguments: CliRunner().invoke(app, arguments, catch_exceptions=False)
 
 
 def _orders(folder: Path) -> None:
@@ -125,22 +135,26 @@ def _document(line: Callable[[], str], process: subprocess.Popen[str]) -> dict[s
     raise AssertionError("no JSON document came")
 
 
-def test_the_background_server_is_started_once(segtable: Segtable) -> None:
-    """A second start finds the first; status and stop say what is."""
+def test_the_background_server_is_started_once(
+    segtable: Segtable, here: Callable[..., Result]
+) -> None:
+    """A second start finds the first process's; status and stop say what is."""
     first = segtable("zookeeper", "start", "--background", "--json")
-    second = segtable("zookeeper", "start", "--background", "--json")
+    second = here("zookeeper", "start", "--background", "--json")
     assert json.loads(first.stdout) == json.loads(second.stdout)
-    assert json.loads(segtable("zookeeper", "status", "--json").stdout)["running"]
-    assert json.loads(segtable("zookeeper", "stop", "--json").stdout)["stopped"]
-    gone = segtable("zookeeper", "status", "--json")
-    assert (gone.returncode, json.loads(gone.stdout)["running"]) == (3, False)
+    assert json.loads(here("zookeeper", "status", "--json").stdout)["running"]
+    assert json.loads(here("zookeeper", "stop", "--json").stdout)["stopped"]
+    gone = here("zookeeper", "status", "--json")
+    assert (gone.exit_code, json.loads(gone.stdout)["running"]) == (3, False)
 
 
-def test_output_in_a_pipe_has_no_colours_and_no_bars(segtable: Segtable, tmp_path: Path) -> None:
+def test_output_in_a_pipe_has_no_colours_and_no_bars(
+    segtable: Segtable, here: Callable[..., Result], tmp_path: Path
+) -> None:
     """What a script captures is text."""
     _orders(tmp_path)
-    segtable("zookeeper", "start", "--background")
-    segtable("table", "create", "orders", "--like", "monday.csv", "--time", "at")
+    assert here("zookeeper", "start", "--background").exit_code == 0
+    assert here("table", "create", "orders", "--like", "monday.csv", "--time", "at").exit_code == 0
     appended = segtable("ingest", "orders", "monday.csv", "--json")
     assert appended.stderr == ""
     shown = segtable("table", "describe", "orders")

@@ -1,6 +1,8 @@
-"""Eight writers of the same keys as real processes, beside everything else, under kills.
+"""Writers of the same keys as real processes, beside everything else, under kills.
 
 ``tests/stress/keyed/run`` says what goes on, and ``tests/stress/keyed/verdict`` what must hold.
+The short run has half of the writers: each process more makes all others slower. The long one has
+all eight.
 """
 
 import sys
@@ -21,7 +23,9 @@ from tests.stress.keyed import run, worker
 from tests.stress.keyed.observer import Observer
 from tests.stress.keyed.verdict import Verdict
 
-SECONDS, LONG_SECONDS = 5.0, 300.0
+SECONDS, LONG_SECONDS = 3.0, 300.0
+SPARED = ("upserter2", "upserter3", "changer5", "stream7")
+FEW = {name: mode for name, mode in run.CREW.items() if name not in SPARED}
 
 
 @pytest.fixture
@@ -42,10 +46,10 @@ def finished(begun: run.Run) -> run.Run:
 @pytest.mark.kills
 @pytest.mark.zookeeper
 @pytest.mark.timeout(600)
-def test_eight_writers_are_never_refused(tmp_path: Path, address: str) -> None:
+def test_writers_are_never_refused(tmp_path: Path, address: str) -> None:
     """No writer is aborted or begins again but by a kill, and every version is the model's."""
     begun = run.begin(tmp_path, address)
-    begun.carry_out(run.CREW, SECONDS)
+    begun.carry_out(FEW, SECONDS)
     assert finished(begun).problems == []
 
 

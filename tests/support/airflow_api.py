@@ -102,19 +102,12 @@ class AirflowApi:
     def runs(self, dag_id: str) -> list[Run]:
         """Return the runs of a DAG, oldest first."""
         found = self._ask(f"dags/{dag_id}/dagRuns?limit=100&order_by=id", missing={"dag_runs": []})
-        return [
-            Run(
-                dag_id=dag_id,
-                run_id=run["dag_run_id"],
-                state=run["state"],
-                conf=run.get("conf") or {},
-            )
-            for run in found["dag_runs"]
-        ]
+        return [_run(run) for run in found["dag_runs"]]
 
     def run(self, dag_id: str, run_id: str) -> Run | None:
         """Return one run."""
-        return next((run for run in self.runs(dag_id) if run.run_id == run_id), None)
+        found = self._ask(f"dags/{dag_id}/dagRuns/{quote(run_id, safe='')}", missing=None)
+        return None if found is None else _run(found)
 
     def wait_run(self, dag_id: str, run_id: str, *, timeout_s: float = 120.0) -> Run:
         """Wait until a run has ended, and return it.
@@ -266,6 +259,15 @@ class AirflowApi:
                 return known[HTTPStatus(error.code)]
             told = error.read().decode(errors="replace")
             raise ExecutionFailed(f"{method} {path}: HTTP {error.code}: {told}") from error
+
+
+def _run(told: Mapping[str, Any]) -> Run:
+    return Run(
+        dag_id=told["dag_id"],
+        run_id=told["dag_run_id"],
+        state=told["state"],
+        conf=told.get("conf") or {},
+    )
 
 
 def _answer(request: urllib.request.Request, *, tries: int) -> bytes:

@@ -63,8 +63,8 @@ ENOUGH: Mapping[str, int] = {
     "look": 6,
 }
 """What a short run must have done, and a longer one as many times as much as it is longer."""
-LEAST = 0.5
-"""The share of it that the shortest run must have done."""
+LEAST = 0.25
+"""The share of it that the shortest run must have done; but each of these once."""
 SPARK_ENOUGH: Mapping[str, int] = {"batch of a Spark stream": 4}
 SHORT_S, DEADLINE_S, FINISH_S = 20.0, 120.0, 60.0
 SWEPT = 40
@@ -98,7 +98,7 @@ class Run:
         """Run the crew until it has done enough, and judge what is left."""
         times = max(LEAST, seconds / SHORT_S)
         wanted = {**ENOUGH, **(SPARK_ENOUGH if "spark" in jobs.values() else {})}
-        enough = {what: round(n * times) for what, n in wanted.items()}
+        enough = {what: max(1, round(n * times)) for what, n in wanted.items()}
         seen = Observer(self.ports, self.folder / "kept")
         launch = Forks(work, self.folder, (work.__module__, *PRELOADED))
         crew = Crew(launch, self.folder, SESSION_S)
@@ -118,6 +118,7 @@ class Run:
         ]
         self.problems += [f"{n} x {what}" for what, n in crew.done.items() if "ended" in what]
         self.problems += [*self._finish(), *indexing.finish_indexes(self.ports)]
+        seen.look()  # the events of the end may be more than the versions that are kept
         clean_once(self.ports, retention=Retention(hours=0, versions=round(SWEPT * times)))
         self.lap("finish")
         seen.look()
