@@ -1,4 +1,4 @@
-"""Intervals as people say them: ``10 Nov``, ``Mar 2025``, ``2 to 5 Jan``, ``10 Nov 14:00 to 15:00``.
+"""Intervals as people say them: ``10 Nov``, ``Mar 2025``, ``2 to 5 Jan``.
 
 1. Times are UTC. A day, month or year is named by its own name, others by both ends.
 2. The end of whole days is the last day, not the midnight after it.

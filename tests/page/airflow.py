@@ -1,7 +1,7 @@
-"""A real Airflow below a sub-path, with users, DAGs of a fleet, and the lake of ``tests.page.lake``.
+"""A real Airflow below a sub-path, with users, and the DAGs of a fleet for ``tests.page.lake``.
 
-``anna`` administrates, ``otto`` may trigger DAGs, ``viv`` may only look. Tokens of users that Airflow
-would not make, such as one that has expired, are signed with its own secret.
+``anna`` administrates, ``otto`` may trigger DAGs, ``viv`` may only look. Tokens that Airflow would
+not make, such as one that has expired, are signed with its own secret.
 """
 
 import json
@@ -13,8 +13,8 @@ from typing import Any
 import jwt
 
 from tests.page.lake import FLEET
-from tests.support.airflow_stack import AirflowStack
 from tests.support.airflow_api import poll
+from tests.support.airflow_stack import AirflowStack
 
 USERS = {"anna": "admin", "otto": "op", "viv": "viewer"}
 BELOW = "/team/a"
@@ -22,12 +22,11 @@ DAGS = """
 from pathlib import Path
 from airflow_provider_segtable.dag_factory import fleet_dags
 
-# The year's first second: nothing begins of its own accord.
 fleet_dags(
     Path(__file__).with_name("fleet.toml"),
     name="lake",
-    schedule="0 0 1 1 *",
-    upkeep="0 0 1 1 *",
+    schedule=None,
+    upkeep=None,
     wake=False,
 )
 """
@@ -63,6 +62,7 @@ class LookedAt(AirflowStack):
         super().__init__(folder / "home", dags, env)
         self.lake = lake
         self.env["AIRFLOW__API__BASE_URL"] = self.base
+        self.env["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] = f"{self.base}/execution/"
 
     @property
     def base(self) -> str:

@@ -179,6 +179,6 @@ class Window:
 _RUN_AXE = """async () => {
   const found = await axe.run(document, { resultTypes: ["violations"], iframes: false });
   return found.violations.map((each) =>
-    `${each.impact} ${each.id}: ${each.nodes.length} × ${each.nodes[0].html.slice(0, 160)}`
+    `${each.impact} ${each.id}: ${each.nodes.length} times ${each.nodes[0].html.slice(0, 160)}`
     + ` | ${(each.nodes[0].failureSummary || "").slice(0, 240)}`);
 }"""

@@ -94,6 +94,7 @@ class Lake:
     # ---- tables -----------------------------------------------------------------------------
 
     def orders(self) -> None:
+        """Make the table that is ill."""
         properties = {
             "compaction.min_segments": "4",
             "compaction.clustering": "customer",
@@ -119,13 +120,16 @@ class Lake:
             self._append(table, LATE_DAY, 40)
         self._days_ago(1)
         self._by(table, "anna").delete("customer < 40")
-        self._by(table, "nightly_fix").update({"country": "AT"}, where="country = 'AU' and customer < 200")
+        self._by(table, "nightly_fix").update(
+            {"country": "AT"}, where="country = 'AU' and customer < 200"
+        )
         table.create_index("by_country", "bloom_filter", "country")
         self._days_ago(0.2)
         for day in range(3, 8):
             self._append(table, LATE_DAY + timedelta(days=day), 300)
 
     def returns(self) -> None:
+        """Make the tidy table."""
         properties = {"compaction.min_segments": "4", "publish.delta": "on"}
         self._days_ago(9)
         table = self._create(RETURNS, properties)
@@ -141,6 +145,7 @@ class Lake:
         table.advance_consumer("bi", table.state().n)
 
     def invoices(self) -> None:
+        """Make the table with a primary key."""
         self._days_ago(7.1)
         table = self._create(INVOICES, {}, primary_key="order_id", buckets=2)
         for n in range(8):
@@ -150,6 +155,7 @@ class Lake:
         self._by(table, "anna").delete("order_id < 20")
 
     def sensors(self) -> None:
+        """Make the table of hours."""
         self._days_ago(5)
         table = self._create(SENSORS, {"compaction.min_segments": "6"}, granularity="hour")
         for hour in range(72):
@@ -160,12 +166,14 @@ class Lake:
             self._append(table, LATE_DAY + timedelta(hours=70), 60, hours=1)
 
     def markup(self) -> None:
+        """Make the table with hostile names."""
         self._days_ago(4)
         table = self._create(MARKUP, {})
         author = "<script>document.title='owned'</script>"
         self._append(self._by(table, author), LATE_DAY, 10)
 
     def broken(self) -> None:
+        """Make the table that cannot be read."""
         timeline = self.root / BROKEN / "_segtable" / "timeline"
         timeline.mkdir(parents=True)
         (timeline / f"{0:020d}.json").write_text("no event")

@@ -1,4 +1,4 @@
-"""Pages outside of Airflow for the unhappy cases: served from memory here, or by ``segtable ui``."""
+"""Pages outside of Airflow, for the unhappy cases: from memory, or by ``segtable ui``."""
 
 import os
 import subprocess
@@ -36,9 +36,10 @@ def served(app: ASGIApp) -> Iterator[str]:
 @contextmanager
 def served_by_command(root: Path, zookeeper: str) -> Iterator[str]:
     """Serve a lake by ``segtable ui``; yield the address that it prints."""
-    command = [sys.executable, "-m", "airflow_provider_segtable.cli", "ui", "--root", str(root)]
+    segtable = "from airflow_provider_segtable.cli import main; main()"
+    command = [sys.executable, "-c", segtable, "ui", "--root", str(root), "--port", "0"]
     process = subprocess.Popen(
-        [*command, "--zookeeper", zookeeper, "--port", "0"],
+        [*command, "--zookeeper", zookeeper],
         env={**os.environ, "PYTHONPATH": importable(), "PYTHONUNBUFFERED": "1", "NO_COLOR": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

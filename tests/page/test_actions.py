@@ -1,4 +1,4 @@
-"""Each action by its dialog: shown before, asked once, done, and in the timeline by the user's name."""
+"""Each action by its dialog: shown before, asked once, then in the timeline by its user's name."""
 
 import re
 from collections.abc import Mapping
@@ -9,10 +9,10 @@ from urllib.parse import quote
 import pytest
 
 from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.services.attempt import Attempt, begin
 from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.core.time import Interval
 from tests.page.airflow import LookedAt
 from tests.page.chromium import Window
 from tests.page.conftest import Opening
@@ -125,14 +125,14 @@ def test_an_index_is_requested_and_built_again(actor: Actor, returns: Table) -> 
     actor.does("indexes", "Build what it lacks")
     dag_id, run_id = linked_run(actor)
     assert triggered_by(actor.airflow, dag_id, run_id) == USER
-    actor.airflow.wait_run(dag_id, run_id, timeout_s=400)
+    assert actor.airflow.wait_run(dag_id, run_id, timeout_s=400).state == "success"
     page = actor.goes("timeline")
     assert "segtable_index__lake" in page.locator("table.data").inner_text()
     actor.does("indexes", "Rebuild", nth=0)
 
 
 def test_a_time_is_compacted_by_a_dag_run(actor: Actor) -> None:
-    """The request has the user's name; the DAG's run carries it out, and both are in the timeline."""
+    """The request has the user's name; a DAG run carries it out. Both are in the timeline."""
     actor.table = SENSORS
     actor.does("plans", "Compact", {"Kind": "major"})
     dag_id, run_id = linked_run(actor)

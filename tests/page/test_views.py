@@ -1,4 +1,4 @@
-"""Each view in Airflow, light and dark, wide and narrow: seen, drawn within its width, accessible."""
+"""Each view in Airflow, light and dark, wide and narrow: drawn within its width, accessible."""
 
 import re
 
