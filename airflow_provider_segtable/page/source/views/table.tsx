@@ -16,12 +16,12 @@ import type {
   TableShown,
   Tag,
 } from "../api.ts";
-import { bytes, duration, integer, percent, readable, short } from "../format.ts";
+import { bytes, duration, integer, percent, place, readable, short } from "../format.ts";
 import { Meter, TimePlot } from "../parts/charts.tsx";
 import { Choice } from "../parts/choice.tsx";
 import { type DataColumn, DataTable } from "../parts/data_table.tsx";
 import { HealthMark, OF_SEVERITY, SEVERITY_WORDS } from "../parts/icons.tsx";
-import { Chip, Facts, Section, Time } from "../parts/marks.tsx";
+import { Chip, Command, Facts, Section, Time } from "../parts/marks.tsx";
 import { Answered, Empty, Notice } from "../parts/states.tsx";
 import { tableHash } from "../route.ts";
 
@@ -49,6 +49,7 @@ export function TableOverview({ table }: { table: string }) {
           <GrowthSection table={table} />
           <Columns view={view} />
           <Readers view={view} table={table} />
+          <Needs needs={view.needs} />
           <Properties properties={view.properties} />
         </>
       )}
@@ -86,7 +87,11 @@ function Numbers({ view, version }: { view: TableShown; version: number }) {
           short(counts.rows),
           counts.deleted_rows ? `${percent(deleted)} of them deleted` : "none deleted",
         ],
-        ["Files", integer(counts.segments), small],
+        [
+          "Files",
+          integer(counts.segments),
+          <Small counts={counts} small={small} table={view.name} />,
+        ],
         [
           "Hidden behind them",
           integer(counts.hidden_segments),
@@ -103,6 +108,24 @@ function Numbers({ view, version }: { view: TableShown; version: number }) {
         ["Kind", view.kind, settings.join(", ") || undefined],
       ]}
     />
+  );
+}
+
+function Small({
+  counts,
+  small,
+  table,
+}: {
+  counts: TableShown["counts"];
+  small: string;
+  table: string;
+}) {
+  const { worst_interval: worst, worst_small_segments: most } = counts;
+  if (!worst || most < 2) return <>{small}</>;
+  return (
+    <>
+      {small}; most in <a href={tableHash(table, "map", { at: worst })}>{place(worst)}</a>
+    </>
   );
 }
 
@@ -300,6 +323,21 @@ function columnsOf(view: TableShown): DataColumn<ColumnShown>[] {
 
 // ---- readers ----
 
+// "Can I drop this?"
+function Needs({ needs }: { needs: TableShown["needs"] }) {
+  return (
+    <Section title="Who would miss it">
+      <ul class="plain">
+        {needs.sentences.map((sentence) => (
+          <li key={sentence}>{sentence}</li>
+        ))}
+      </ul>
+      <p class="muted">This lists what a drop would delete, and deletes nothing:</p>
+      <Command text={needs.command} />
+    </Section>
+  );
+}
+
 function Readers({ view, table }: { view: TableShown; table: string }) {
   const { tags, consumers } = view.readers;
   return (
@@ -464,13 +502,15 @@ const PROPERTIES: DataColumn<Property>[] = [
     wide: true,
     cell: (each) => (
       <span class="muted num">
-        {each.default ?? "none"}
-        {each.over.map((over) => (
-          <span key={over.origin}>
-            {" "}
-            · {over.value} from {over.origin}
-          </span>
-        ))}
+        {each.default || "none"}
+        {each.over
+          .filter((over) => over.origin !== "default")
+          .map((over) => (
+            <span key={over.origin}>
+              {" "}
+              · {over.value} from {over.origin}
+            </span>
+          ))}
       </span>
     ),
   },
