@@ -62,6 +62,12 @@ def test_a_root_may_be_one_table(lake: Path) -> None:
     assert asking.get("/api/table", table="raw/a").status_code == 404
 
 
+def test_a_folder_that_is_not_there_is_refused(lake: Path) -> None:
+    """An empty page would not say that the name is wrong."""
+    with pytest.raises(InvalidInput, match="there is no folder"):
+        browser(lake / "three")
+
+
 def test_a_fleet_file_says_which_tables(lake: Path) -> None:
     """Its root, or by default its folder, is where their names begin."""
     (lake / "one" / "fleet.toml").write_text(FLEET)
