@@ -109,6 +109,13 @@ test-airflows: venv ## Make an environment for each supported Airflow below buil
 	@.ci/airflows
 	@.ci/airflows test $(ARGS)
 
+.PHONY: test-page
+test-page: venv ## Look at the page with Chromium, in a real Airflow with real tables: each view and action (ARGS="-k keyboard")
+	@.ci/browser
+	@rm -rf build/page
+	@SEGTABLE_PAGE=required $(PYTEST) $(ARGS) tests/page
+	@echo "pictures: build/page"
+
 .PHONY: test-neighbours
 test-neighbours: venv ## Let Spark, Trino, DuckDB and ClickHouse, which it fetches, read published tables and try to write (ARGS=...)
 	@$(BIN)/python -m tests.neighbours.prepare && $(PYTEST) $(ARGS) tests/neighbours
@@ -196,6 +203,11 @@ docs: venv ## Build the site into build/docs, from docs/ and the code; no networ
 .PHONY: pictures
 pictures: venv ## Draw the pictures of README, tutorial and concepts again, from a real run
 	@$(BIN)/python -m docs.drawings && $(BIN)/python -m docs.pictures
+
+.PHONY: page-pictures
+page-pictures: venv ## Take the pictures of the page in README and guides again, in a real Airflow
+	@.ci/browser
+	@SEGTABLE_PAGE=required SEGTABLE_PICTURES=docs/images $(PYTEST) tests/page/test_questions.py
 
 .PHONY: constraints
 constraints: venv ## Pin what .venv holds now, and what the containers need beyond it, into constraints.txt

@@ -52,10 +52,6 @@ VIEWS = {
     "runs": f"api/runs?table={LARGE}",
     "all runs": "api/runs",
     "changes": f"api/fleet/changes?table={LARGE}",
-    "map": f"api/map?table={LARGE}",
-    "timeline": f"api/timeline?table={LARGE}",
-    "plans": f"api/plans?table={LARGE}",
-    "runs": f"api/runs?table={LARGE}",
     "fleet": "api/fleet",
     "search": "api/fleet?search=group_7&sort=bytes",
 }

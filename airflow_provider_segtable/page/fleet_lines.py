@@ -10,18 +10,20 @@
 4. Changes are the newest known versions, for polling: no table is loaded for them.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from airflow_provider_segtable.core.counted import counted, describe_size
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.recovery.diagnosis import Severity, worst
 from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
+from airflow_provider_segtable.core.time_words import in_words
 from airflow_provider_segtable.page.answer import MOST_LISTED, Answer, Shown
 from airflow_provider_segtable.page.fleet_watch import Fleetwide, Known
 from airflow_provider_segtable.page.lake import FleetSeen, Lake, Part, Seen
@@ -76,7 +78,8 @@ class Line(Shown):
     offers: int = Field(description="worthwhile plans")
     pending: int = Field(description="plans that are pending or running")
     lags: Lags
-    next_plan: str = Field(description="what begins next, or why nothing does")
+    next_plan: str = Field(description="the best plan: its kind, time and files; empty: none")
+    next_when: str = Field(description="when it begins, why it waits, or why there is none")
     last_run: LineRun | None
     spark: Spark
 
@@ -202,7 +205,7 @@ def fleet_lines(
         found.sort(key=key, reverse=largest_first if descending is None else descending)
     elif descending:
         found.reverse()
-    plans = {part.prefix: next_plans(part.known) for part in fleet.parts}
+    plans = {part.prefix: next_plans(part.known, fleet.now) for part in fleet.parts}
     return FleetLines(
         total=len(found),
         ill=sum(health_of(each.known) == "ill" for each in every),
@@ -210,7 +213,7 @@ def fleet_lines(
         offset=offset,
         limit=limit,
         lines=[
-            line_of(each, plans[each.part.prefix].get(each.own_name, ""))
+            line_of(each, plans[each.part.prefix].get(each.own_name))
             for each in found[offset : offset + limit]
         ],
         totals=Totals(
@@ -222,7 +225,7 @@ def fleet_lines(
     )
 
 
-def line_of(row: Row, next_plan: str) -> Line:
+def line_of(row: Row, following: "Next | None") -> Line:
     """Return a table's line."""
     known, look, last = row.known, row.look, row.known.glance.last_run
     aims = objective_of(row.part.source.fleet, row.own_name) != Objective()
@@ -230,10 +233,10 @@ def line_of(row: Row, next_plan: str) -> Line:
     return Line(
         table=row.name,
         group=row.group or None,
-        error=known.error or None,
+        error=within(known.error, row.own_name) or None,
         health=health_of(known),
-        reason=reason_of(known, objective=aims),
-        misses=[str(each) for each in look.misses],
+        reason=reason_of(row, objective=aims),
+        misses=[each.sentence for each in look.misses],
         objective=aims,
         version=look.version if seen else None,
         committed=iso(look.committed) if seen else None,
@@ -250,7 +253,8 @@ def line_of(row: Row, next_plan: str) -> Line:
             publication=row.longest("publication.lag_seconds"),
             consumer=row.unread,
         ),
-        next_plan=next_plan or _nothing(row),
+        next_plan=following.plan if following else "",
+        next_when=following.when if following else _nothing(row),
         last_run=None
         if last is None
         else LineRun(kind=last.kind, at=iso(last.at), state=last.status),
@@ -260,36 +264,51 @@ def line_of(row: Row, next_plan: str) -> Line:
     )
 
 
-def reason_of(known: Known, *, objective: bool) -> str:
+def reason_of(row: Row, *, objective: bool) -> str:
     """Return the worst thing about a table in a sentence."""
+    known = row.known
     if known.error:
-        return known.error
+        return within(known.error, row.own_name)
     if known.look is None:
         return "it was not looked at yet"
     if known.look.misses:
-        return str(known.look.misses[0])
+        return known.look.misses[0].sentence
     if known.glance.findings and health_of(known) != "ok":
         first = known.glance.findings[0]
-        return f"{first.where}: {first.what}"
+        own = first.where.endswith(f"/{row.own_name}")
+        return within(first.what if own else f"{first.where}: {first.what}", row.own_name)
     return "its objective is met" if objective else "nothing is wrong at a glance"
 
 
-def next_plans(known: Fleetwide) -> Mapping[str, str]:
-    """Return what begins next in each table, or why its best offer does not; by name."""
-    found: dict[str, str] = {}
+def within(sentence: str, name: str) -> str:
+    """Return a sentence about a table without the place of the table in its paths."""
+    return re.sub(rf"(?<!\S)\S*/{re.escape(name)}/", "", sentence)
+
+
+class Next(NamedTuple):
+    """The plan of a table that begins next, and when, or why it waits."""
+
+    plan: str
+    when: str
+
+
+def next_plans(known: Fleetwide, now: Instant) -> Mapping[str, Next]:
+    """Return what begins next in each table, or its best offer that does not; by name."""
+    found: dict[str, Next] = {}
     for one in known.plan.chosen:
         if one.table not in found:
-            found[one.table] = f"{_offered(one.offer)} begins at the planner's next run"
+            found[one.table] = Next(_offered(one.offer, now), "at the planner's next run")
     for left in known.plan.left:
         if left.table not in found:
-            until = "" if left.until is None else f"; until {iso(left.until)}"
-            found[left.table] = f"{_offered(left.offer)} waits: {left.reason}{until}"
+            until = "" if left.until is None else f" until {iso(left.until)}"
+            waits = f"waits{until}: {left.reason}"
+            found[left.table] = Next(_offered(left.offer, now), waits)
     return found
 
 
-def _offered(offer: Offer) -> str:
+def _offered(offer: Offer, now: Instant) -> str:
     files = f"{counted(offer.inputs, 'file')} to {offer.outputs:,}"
-    return f"{offer.kind} of {offer.interval} ({files}, {describe_size(offer.size)})"
+    return f"{offer.kind} of {in_words(offer.interval, now)}: {files}"
 
 
 def _nothing(row: Row) -> str:

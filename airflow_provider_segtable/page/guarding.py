@@ -5,17 +5,19 @@
    is short, as it is read whole.
 2. Every response has a strict content policy: scripts and styles are files of the page, nothing is
    loaded from elsewhere, and only pages of the same origin show it in a frame.
-3. An error is JSON (``Problem``). An error that is not of segtable shows no text of its own.
+3. An error is JSON (``Problem``), and a document where a browser opens an address, as in a frame of
+   Airflow. An error that is not of segtable shows no text of its own.
 """
 
 import logging
 from collections.abc import Callable, Mapping
+from html import escape
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -122,6 +124,16 @@ def _problem(status: int, error: str, message: str) -> JSONResponse:
     return JSONResponse(body.model_dump(), status)
 
 
+def _document(status: int, message: str) -> HTMLResponse:
+    """Return an error for people; it needs no other file, since these may be refused, too."""
+    sentences = (escape(each) for each in (f"{message}.", _WAYS_OUT.get(status, "")) if each)
+    body = "".join(f"<p>{each[0].upper()}{each[1:]}</p>" for each in sentences)
+    head = "<meta name=color-scheme content='light dark'><title>Lake</title>"
+    return HTMLResponse(
+        f"<!doctype html><html lang=en>{head}<h1>Lake</h1>{body}</html>", status_code=status
+    )
+
+
 def answer_errors(app: FastAPI, safe: Callable[[str], str]) -> None:
     """Let an app answer each error by a ``Problem``; ``safe`` hides credentials in its text."""
 
@@ -132,8 +144,11 @@ def answer_errors(app: FastAPI, safe: Callable[[str], str]) -> None:
         return _problem(status, type(error).__name__, safe(str(error)))
 
     @app.exception_handler(StarletteHTTPException)
-    async def refused(_: Request, error: HTTPException) -> JSONResponse:
-        return _problem(error.status_code, "Refused", safe(str(error.detail)))
+    async def refused(request: Request, error: HTTPException) -> Response:
+        message = safe(str(error.detail))
+        if request.headers.get("sec-fetch-dest") in ("document", "iframe", "frame"):
+            return _document(error.status_code, message)
+        return _problem(error.status_code, "Refused", message)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:

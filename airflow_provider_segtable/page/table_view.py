@@ -27,6 +27,7 @@ from airflow_provider_segtable.library.growth import growth
 from airflow_provider_segtable.library.table_facts import describe_facts
 from airflow_provider_segtable.page.answer import Answer, Shown
 from airflow_provider_segtable.page.lake import Lake, Seen
+from airflow_provider_segtable.page.table_needs import Needs, needs_of
 from airflow_provider_segtable.planning.fleet.fleet import (
     Effective,
     Objective,
@@ -180,6 +181,7 @@ class TableShown(Shown):
     read_amplification: float | None = Field(description="sorted runs that a read merges; keyed")
     properties: list[Property]
     readers: Readers
+    needs: Needs
     aims: list[Aim]
     health: HealthShown
 
@@ -230,6 +232,7 @@ def table_of(seen: Seen) -> TableShown:
         read_amplification=keyed and keyed["read_amplification"],
         properties=properties_shown(seen),
         readers=_readers(seen, seen.ports.clock.now()),
+        needs=needs_of(state, seen.ports.clock.now(), seen.safe(seen.ports.uri)),
         aims=_aims(seen, seen.ports.clock.now()),
         health=_UNKNOWN,
     )
@@ -301,7 +304,7 @@ def _aims(seen: Seen, now: Instant) -> list[Aim]:
             found=float(each.facts()["found"]),
             aim=float(each.facts()["aim"]),
             missed=each.found > each.aim,
-            sentence=str(each),
+            sentence=each.sentence,
         )
         for each in compared(objective, measure)
     ]

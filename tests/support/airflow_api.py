@@ -60,9 +60,10 @@ class AssetEvent:
 
 
 class AirflowApi:
-    """A client of the API server at ``url``."""
+    """A client of the API server at ``url``; ``token`` is its user's, if it asks for a login."""
 
     url: str
+    token: str = ""
 
     def wait_dag(self, dag_id: str, *, timeout_s: float = 180.0) -> None:
         """Wait until the DAG processor has read a DAG.
@@ -227,6 +228,9 @@ class AirflowApi:
         except urllib.error.HTTPError as error:
             return error.code, json.loads(error.read())
 
+    def _login(self) -> Mapping[str, str]:
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+
     def _ask(
         self,
         path: str,
@@ -244,7 +248,7 @@ class AirflowApi:
             f"{self.url}/api/v2/{path}",
             method=method,
             data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json"},
+            headers={"Content-Type": "application/json", **self._login()},
         )
         repeatable = method in REPEATABLE or there is not ...
         known = {HTTPStatus.NOT_FOUND: missing, HTTPStatus.CONFLICT: there}

@@ -499,8 +499,10 @@ export interface Line {
   /** plans that are pending or running */
   pending: number;
   lags: Lags;
-  /** what begins next, or why nothing does */
+  /** the best plan: its kind, time and files; empty: none */
   next_plan: string;
+  /** when it begins, why it waits, or why there is none */
+  next_when: string;
   last_run: LineRun | null;
   spark: Spark;
 }
@@ -553,6 +555,13 @@ export interface LogStore {
   consumers: ConsumerLine[];
   uncommitted: number | null;
   trouble: string;
+}
+
+/** Who would miss the table, a sentence each; and the command that lists what a drop deletes. */
+export interface Needs {
+  sentences: string[];
+  /** deletes nothing */
+  command: string;
 }
 
 /** A value that another one wins over, and what gives it. */
@@ -1025,6 +1034,7 @@ export interface TableShown {
   read_amplification: number | null;
   properties: Property[];
   readers: Readers;
+  needs: Needs;
   aims: Aim[];
   health: HealthShown;
 }

@@ -27,6 +27,13 @@ from airflow_provider_segtable.planning.properties import Policy
 NEAR = 0.8
 """From this share of an aim on, the planner acts."""
 _DURATIONS = ("stale_index", "publish_lag")
+_SENTENCES = {
+    "files_read": "a day is read from {} files",
+    "overlap": "{} files overlap at one instant",
+    "deleted": "{} of all rows are deleted",
+    "stale_index": "an index lacks what was committed {} ago",
+    "publish_lag": "published versions lack what was committed {} ago",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +63,12 @@ class Miss:
         return f"{self.name} is {_shown(self.name, self.found)}, of {_shown(self.name, self.aim)}"
 
     @property
+    def sentence(self) -> str:
+        """Return the same for readers who do not know the names of aims."""
+        found, aim = _in_words(self.name, self.found), _in_words(self.name, self.aim)
+        return f"{_SENTENCES[self.name].format(found)}, of {aim} at most"
+
+    @property
     def times(self) -> float:
         """Return how many times the aim the measure is."""
         return self.found / self.aim if self.aim else max(self.found, 1.0) + 1.0
@@ -64,6 +77,10 @@ class Miss:
         """Return the miss as plain JSON values; durations in seconds."""
         unit = SECOND_US if self.name in _DURATIONS else 1
         return {"objective": self.name, "found": self.found / unit, "aim": self.aim / unit}
+
+
+def _in_words(name: str, value: float) -> str:
+    return f"{value:.0%}" if name == "deleted" else _shown(name, value)
 
 
 def _shown(name: str, value: float) -> str:

@@ -47,9 +47,10 @@ def test_the_worst_table_is_the_first_line(made: ShownLake) -> None:
     """It says the worst thing in a sentence, and what begins next."""
     worst, *rest = lines(made)
     assert (worst["table"], worst["group"], worst["health"]) == ("a/busy", "a", "ill")
-    assert worst["reason"] == worst["misses"][0] == "files_read is 5, of 3"
+    assert worst["reason"] == worst["misses"][0] == "a day is read from 5 files, of 3 at most"
     assert (worst["files"], worst["rows"], worst["small_files"], worst["offers"]) == (5, 5, 5, 1)
-    assert worst["next_plan"].startswith("minor of 2026-01-05T00:00:00Z/2026-01-05T01:00:00Z (5 f")
+    assert worst["next_plan"] == "minor of 5 Jan 00:00 to 01:00: 5 files to 1"
+    assert worst["next_when"] == "at the planner's next run"
     assert {each["health"] for each in rest} == {"ok"}
     assert rest[0]["objective"] is True or rest[1]["objective"] is True
 

@@ -66,7 +66,7 @@ def test_an_aim_is_beside_what_readers_meet(made: ShownLake) -> None:
         "found": 5.0,
         "aim": 3.0,
         "missed": True,
-        "sentence": "files_read is 5, of 3",
+        "sentence": "a day is read from 5 files, of 3 at most",
     }
 
 

@@ -20,6 +20,7 @@ test("ticks of sizes are round in their unit", () => {
 
 test("ticks of durations are round in minutes and hours", () => {
   assert.deepEqual(valueTicks(3600, 4, 60), [0, 900, 1800, 2700, 3600]);
+  assert.deepEqual(valueTicks(256, 3, 60), [0, 120, 240]);
 });
 
 test("ticks of time are as many as there is room for, at every length", () => {

@@ -18,7 +18,9 @@ export function linear(
 // Decimal numbers, bytes, or seconds.
 export type Base = 10 | 1024 | 60;
 
-const SECONDS = [1, 5, 15, 30, 60, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400];
+const SECONDS = [
+  1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400,
+];
 
 export function valueTicks(most: number, wanted: number, base: Base = 10): number[] {
   if (!(most > 0)) return [0];

@@ -206,11 +206,7 @@ const COLUMNS: DataColumn<Line>[] = [
     key: "next_plan",
     title: "Next plan",
     drop: true,
-    cell: (line) => (
-      <span class="clamp" title={readable(line.next_plan)}>
-        {readable(line.next_plan) || <span class="faint">none</span>}
-      </span>
-    ),
+    cell: (line) => <Next line={line} />,
   },
   {
     key: "last_run",
@@ -238,6 +234,18 @@ function Two({ line, first, second }: { line: Line; first: string; second: strin
     <span class="two">
       <span>{first}</span>
       <span class="muted">{second}</span>
+    </span>
+  );
+}
+
+function Next({ line }: { line: Line }) {
+  const when = readable(line.next_when);
+  return (
+    <span class="two">
+      {line.next_plan && <span>{line.next_plan}</span>}
+      <span class="muted clamp" title={when}>
+        {when || "none"}
+      </span>
     </span>
   );
 }

@@ -48,7 +48,15 @@ export function PlansView({ table }: { table: string }) {
           <Section
             title="Would begin now"
             count={plans.chosen.length || ""}
-            beside={<ActionButton action="plan" table={table} given={{}} />}
+            beside={
+              <>
+                <span class="muted">
+                  looked at version {integer(plans.planned_version)},{" "}
+                  <Time at={plans.planned_at} age />
+                </span>
+                <ActionButton action="plan" table={table} given={{}} />
+              </>
+            }
           >
             {plans.chosen.length ? (
               <DataTable

@@ -1,9 +1,9 @@
 // A table at a glance: size and health, growth, columns with their history, properties with where
 // each value comes from, and the readers that cleaning has to spare.
 
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { ActionButton } from "../actions.tsx";
-import { address, useAnswer } from "../answers.ts";
+import { type Asked, address, useAnswer } from "../answers.ts";
 import type {
   Aim,
   ColumnShown,
@@ -16,17 +16,18 @@ import type {
   TableShown,
   Tag,
 } from "../api.ts";
-import { bytes, duration, integer, percent, readable, short } from "../format.ts";
+import { bytes, duration, integer, percent, place, readable, short } from "../format.ts";
 import { Meter, TimePlot } from "../parts/charts.tsx";
 import { Choice } from "../parts/choice.tsx";
 import { type DataColumn, DataTable } from "../parts/data_table.tsx";
 import { HealthMark, OF_SEVERITY, SEVERITY_WORDS } from "../parts/icons.tsx";
-import { Chip, Facts, Section, Time } from "../parts/marks.tsx";
+import { Chip, Command, Facts, Section, Time } from "../parts/marks.tsx";
 import { Answered, Empty, Notice } from "../parts/states.tsx";
 import { tableHash } from "../route.ts";
 
 export function TableOverview({ table }: { table: string }) {
   const asked = useAnswer<TableShown>(address("api/table", { table }), { table });
+  useDoctor(asked);
   return (
     <Answered asked={asked} what="table">
       {(view) => (
@@ -48,11 +49,24 @@ export function TableOverview({ table }: { table: string }) {
           <GrowthSection table={table} />
           <Columns view={view} />
           <Readers view={view} table={table} />
+          <Needs needs={view.needs} />
           <Properties properties={view.properties} />
         </>
       )}
     </Answered>
   );
+}
+
+const DOCTOR_MS = 2000;
+
+// The doctor takes longer than a page should: what it finds is asked for a little later.
+function useDoctor(asked: Asked<TableShown>): void {
+  const isLate = asked.data !== null && asked.data.health.late !== "";
+  useEffect(() => {
+    if (!isLate || asked.asking) return undefined;
+    const timer = setTimeout(asked.again, DOCTOR_MS);
+    return () => clearTimeout(timer);
+  }, [isLate, asked.asking]);
 }
 
 function Numbers({ view, version }: { view: TableShown; version: number }) {
@@ -73,7 +87,11 @@ function Numbers({ view, version }: { view: TableShown; version: number }) {
           short(counts.rows),
           counts.deleted_rows ? `${percent(deleted)} of them deleted` : "none deleted",
         ],
-        ["Files", integer(counts.segments), small],
+        [
+          "Files",
+          integer(counts.segments),
+          <Small counts={counts} small={small} table={view.name} />,
+        ],
         [
           "Hidden behind them",
           integer(counts.hidden_segments),
@@ -93,6 +111,24 @@ function Numbers({ view, version }: { view: TableShown; version: number }) {
   );
 }
 
+function Small({
+  counts,
+  small,
+  table,
+}: {
+  counts: TableShown["counts"];
+  small: string;
+  table: string;
+}) {
+  const { worst_interval: worst, worst_small_segments: most } = counts;
+  if (!worst || most < 2) return <>{small}</>;
+  return (
+    <>
+      {small}; most in <a href={tableHash(table, "map", { at: worst })}>{place(worst)}</a>
+    </>
+  );
+}
+
 function Health({ health, table }: { health: HealthShown; table: string }) {
   const { findings } = health;
   const beside = (
@@ -109,7 +145,11 @@ function Health({ health, table }: { health: HealthShown; table: string }) {
     <Section title="Health" count={findings.length || ""} beside={beside}>
       {health.late && <Notice tone="info">The doctor has not answered yet: {health.late}</Notice>}
       {findings.length === 0 ? (
-        <Empty>Nothing is wrong with this table.</Empty>
+        <Empty>
+          {health.late || health.examined === "at a glance"
+            ? "Nothing is wrong at a glance."
+            : "The doctor finds nothing wrong."}
+        </Empty>
       ) : (
         <ul class="findings">
           {findings.map((finding) => (
@@ -283,6 +323,21 @@ function columnsOf(view: TableShown): DataColumn<ColumnShown>[] {
 
 // ---- readers ----
 
+// "Can I drop this?"
+function Needs({ needs }: { needs: TableShown["needs"] }) {
+  return (
+    <Section title="Who would miss it">
+      <ul class="plain">
+        {needs.sentences.map((sentence) => (
+          <li key={sentence}>{sentence}</li>
+        ))}
+      </ul>
+      <p class="muted">This lists what a drop would delete, and deletes nothing:</p>
+      <Command text={needs.command} />
+    </Section>
+  );
+}
+
 function Readers({ view, table }: { view: TableShown; table: string }) {
   const { tags, consumers } = view.readers;
   return (
@@ -447,13 +502,15 @@ const PROPERTIES: DataColumn<Property>[] = [
     wide: true,
     cell: (each) => (
       <span class="muted num">
-        {each.default ?? "none"}
-        {each.over.map((over) => (
-          <span key={over.origin}>
-            {" "}
-            · {over.value} from {over.origin}
-          </span>
-        ))}
+        {each.default || "none"}
+        {each.over
+          .filter((over) => over.origin !== "default")
+          .map((over) => (
+            <span key={over.origin}>
+              {" "}
+              · {over.value} from {over.origin}
+            </span>
+          ))}
       </span>
     ),
   },
