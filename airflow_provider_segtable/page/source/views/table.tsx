@@ -150,7 +150,8 @@ function FindingLine({ finding, table }: { finding: FindingShown; table: string 
       <HealthMark health={OF_SEVERITY[finding.severity]} word={SEVERITY_WORDS[finding.severity]} />
       <div>
         <p>
-          <b>{readable(finding.where)}</b>: {readable(finding.what)}
+          {!finding.where.endsWith(`/${table}`) && <b>{readable(finding.where)}: </b>}
+          {readable(finding.what)}
         </p>
         <p class="muted">{finding.why}</p>
         <p class="way">
