@@ -31,12 +31,12 @@ def test_who_would_miss_it_is_named() -> None:
     made.append("events")
     table.tag("audit")
     table.advance_consumer("bi")
-    made.clock.advance(60)
+    made.clock.advance(120)
     table.advance_consumer("report")
     made.clock.advance(60)
     _, *others = needs(made)
     assert others == [
-        "2 consumers of its changes: report (read 1 minute ago), bi (read 2 minutes ago).",
+        "2 consumers of its changes: report (read 1 minute ago), bi (read 3 minutes ago).",
         "1 tag: audit.",
         "It is published as delta: readers of that are not known here.",
         "Its reads are recorded: segtable advise counts them.",

@@ -108,10 +108,11 @@ function Small({
   table: string;
 }) {
   const { worst_interval: worst, worst_small_segments: most } = counts;
+  const [start = "", end = ""] = worst?.split("/") ?? [];
   if (!worst || most < 2) return <>{small}</>;
   return (
     <>
-      {small}; most in <a href={tableHash(table, "map", { at: worst })}>{place(worst)}</a>
+      {small}; most in <a href={tableHash(table, "map", { start, end })}>{place(worst)}</a>
     </>
   );
 }
