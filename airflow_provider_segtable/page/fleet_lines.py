@@ -302,8 +302,10 @@ def next_plans(known: Fleetwide, now: Instant) -> Mapping[str, Next]:
 
 
 def _offered(offer: Offer, now: Instant) -> str:
-    files = f"{counted(offer.inputs, 'file')} to {offer.outputs:,}"
-    return f"{offer.kind} of {in_words(offer.interval, now)}: {files}"
+    work = f"{offer.kind} of {in_words(offer.interval, now)}"
+    if not offer.inputs:  # an index is built beside the files
+        return work
+    return f"{work}: {counted(offer.inputs, 'file')} to {offer.outputs:,}"
 
 
 def _nothing(row: Row) -> str:

@@ -6,14 +6,13 @@ here: their names are those of the tests.
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 from shutil import copyfile
 from typing import Any
 
 import pytest
 
 from tests.page.airflow import LookedAt
-from tests.page.chromium import Window
+from tests.page.chromium import ROOT, Window
 from tests.page.conftest import Opening
 from tests.page.lake import ORDERS, RETURNS
 
@@ -64,7 +63,7 @@ class Newcomer:
         path = self.window.picture(f"newcomer-{name}", whole=True, most=most)
         assert path.stat().st_size < MOST_BYTES
         if os.environ.get(GUIDE):
-            target = Path(os.environ[GUIDE])
+            target = ROOT / os.environ[GUIDE]
             target.mkdir(parents=True, exist_ok=True)
             copyfile(path, target / f"page-{name}.png")
 

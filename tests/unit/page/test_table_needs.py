@@ -31,7 +31,7 @@ def test_who_would_miss_it_is_named() -> None:
     made.append("events")
     table.tag("audit")
     table.advance_consumer("bi")
-    made.clock.advance(120)
+    made.clock.advance(150)
     table.advance_consumer("report")
     made.clock.advance(60)
     _, *others = needs(made)
