@@ -10,7 +10,6 @@
 4. Changes are the newest known versions, for polling: no table is loaded for them.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -27,6 +26,7 @@ from airflow_provider_segtable.core.time_words import in_words
 from airflow_provider_segtable.page.answer import MOST_LISTED, Answer, Shown
 from airflow_provider_segtable.page.fleet_watch import Fleetwide, Known
 from airflow_provider_segtable.page.lake import FleetSeen, Lake, Part, Seen
+from airflow_provider_segtable.page.sources import within
 from airflow_provider_segtable.planning.fleet.fleet import Objective, objective_of
 from airflow_provider_segtable.planning.fleet.fleet_plan import Offer, TableLook
 
@@ -280,11 +280,6 @@ def reason_of(row: Row, *, objective: bool) -> str:
     return "its objective is met" if objective else "nothing is wrong at a glance"
 
 
-def within(sentence: str, name: str) -> str:
-    """Return a sentence about a table without the place of the table in its paths."""
-    return re.sub(rf"(?<!\S)\S*/{re.escape(name)}/", "", sentence)
-
-
 class Next(NamedTuple):
     """The plan of a table that begins next, and when, or why it waits."""
 
@@ -307,8 +302,10 @@ def next_plans(known: Fleetwide, now: Instant) -> Mapping[str, Next]:
 
 
 def _offered(offer: Offer, now: Instant) -> str:
-    files = f"{counted(offer.inputs, 'file')} to {offer.outputs:,}"
-    return f"{offer.kind} of {in_words(offer.interval, now)}: {files}"
+    work = f"{offer.kind} of {in_words(offer.interval, now)}"
+    if not offer.inputs:  # an index is built beside the files
+        return work
+    return f"{work}: {counted(offer.inputs, 'file')} to {offer.outputs:,}"
 
 
 def _nothing(row: Row) -> str:

@@ -24,10 +24,10 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time import DAY_US, SECOND_US, Instant, iso
 from airflow_provider_segtable.page.answer import MOST_LISTED, Answer, Limit, Shown
-from airflow_provider_segtable.page.fleet_lines import within
 from airflow_provider_segtable.page.lake import FleetSeen, Lake, Seen
 from airflow_provider_segtable.page.plan_bars import TaskName, shown_task
 from airflow_provider_segtable.page.recent import Recent
+from airflow_provider_segtable.page.sources import within
 from airflow_provider_segtable.planning.fleet.rests import gained
 
 MOST_DAYS = 90

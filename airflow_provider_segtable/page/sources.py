@@ -191,3 +191,8 @@ def source_at(
         close=close,
         place=hash((base, tuple(sorted(options.items())), zookeeper)),
     )
+
+
+def within(sentence: str, name: str) -> str:
+    """Return a sentence about a table without the place of the table in its paths."""
+    return re.sub(rf"(?<!\S)\S*/{re.escape(name)}/", "", sentence)

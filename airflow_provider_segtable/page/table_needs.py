@@ -13,12 +13,12 @@ from pydantic import Field
 from airflow_provider_segtable.core.consumer import Consumer
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.quantities import describe_duration
-from airflow_provider_segtable.core.time import Instant
+from airflow_provider_segtable.core.time import DAY_US, HOUR_US, MINUTE_US, SECOND_US, Instant
 from airflow_provider_segtable.page.answer import Shown
 from airflow_provider_segtable.planning.properties import PublishSettings
 
 NAMED = 5
+_UNITS = (("day", DAY_US), ("hour", HOUR_US), ("minute", MINUTE_US), ("second", SECOND_US))
 
 
 class Needs(Shown):
@@ -78,4 +78,6 @@ def _readers(state: State) -> str:
 
 
 def _ago(at: Instant, now: Instant) -> str:
-    return f"{describe_duration(max(0, now - at))} ago"
+    passed = max(0, now - at)
+    unit, length = next((each for each in _UNITS if passed >= each[1]), _UNITS[-1])
+    return f"{counted(passed // length, unit)} ago"

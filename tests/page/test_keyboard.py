@@ -30,14 +30,14 @@ MOST_STOPS = 400
 FOCUSED = """() => {
   const each = document.activeElement;
   if (!each || each === document.body) return null;
-  const style = getComputedStyle(each);
   const box = each.getBoundingClientRect();
   const name = each.getAttribute("aria-label") || each.innerText || each.labels?.[0]?.innerText
     || each.getAttribute("placeholder") || "";
   return {
     tag: each.tagName,
     name: name.trim().slice(0, 60),
-    ringed: style.outlineStyle !== "none" || style.boxShadow !== "none",
+    ringed: [each, each.closest("label")].some(
+      (part) => part && getComputedStyle(part).outlineStyle !== "none"),
     visible: box.width > 0 && box.height > 0,
   };
 }"""

@@ -188,8 +188,8 @@ def test_a_store_that_hangs_leaves_what_was_known(hanging: ShownLake, opened: Op
         window.settle()
         hanging.store.gate.clear()
         hanging.clock.advance(60)
-        window.page.evaluate("location.hash = '#/table/flights/plans'")
-        window.page.get_by_text("not answered within").first.wait_for()
+        window.page.reload()
+        window.wait_for_texts("not answered within", "Growth", "event time")
         window.picture("store-hangs")
         begun = time.monotonic()
         assert httpx.get(f"{address}api/session", trust_env=False).status_code == httpx.codes.OK

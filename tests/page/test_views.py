@@ -43,6 +43,7 @@ def test_airflows_navigation_leads_to_it_and_its_theme_is_followed(
 ) -> None:
     """A user logs in, finds Lake in the navigation, and switches Airflow to dark."""
     window: Window = opened()
+    window.expected.append("/ui/config")  # Airflow's own login page asks for it
     page = window.page
     page.goto(f"{airflow.base}/")
     page.get_by_label("Username").fill("anna")

@@ -223,6 +223,8 @@ type Follower = (moved: ReadonlySet<string>, begins: boolean) => void;
 const followers = new Set<Follower>();
 let since = "";
 let inSight = "";
+const REFUSALS = [401, 403, 404];
+const LOST = -1;
 const LOOKED_AT_MS = 15 * 60_000; // a commit may be noticed so long after it
 
 // The table in sight is looked at in each poll; the others are as the fleet's watch knows them.
@@ -242,9 +244,17 @@ export async function poll(): Promise<void> {
       heads.set(table, head);
     }
     if (moved.size) for (const follower of followers) follower(moved, begins);
-  } catch {
-    // Views say it themselves when they ask; a poll that fails is only late.
+  } catch (cause) {
+    if (cause instanceof Refused && REFUSALS.includes(cause.status)) lose(inSight);
+    // Other failures pass: views say it themselves when they ask, and this poll is only late.
   }
+}
+
+// A table that is gone, or a session that has ended: the views in sight ask once more, and say so.
+function lose(table: string): void {
+  if (!table || heads.get(table) === LOST) return;
+  heads.set(table, LOST);
+  for (const follower of followers) follower(new Set([table]), false);
 }
 
 export function startPoll(): void {

@@ -154,3 +154,14 @@ def test_a_page_without_a_place_says_so_in_its_session() -> None:
     assert (session["data"]["places"], session["late"]) == ([], "there is no connection: add one")
     found = asking.get("/api/fleet")
     assert (found.status_code, found.json()["error"]) == (503, "NotSetUp")
+
+
+@pytest.mark.parametrize("opens", ["document", "iframe"])
+def test_a_refused_page_is_a_sentence_where_people_open_it(opens: str) -> None:
+    """A frame of Airflow shows no JSON; scripts get it as before."""
+    asking = ShownLake().browser(token="let-me-in")
+    found = asking.get("/", headers={"Sec-Fetch-Dest": opens})
+    assert found.status_code == 401
+    assert found.headers["content-type"].startswith("text/html")
+    assert "<p>Log in again</p>" in found.text
+    assert asking.get("/api/session", headers={"Sec-Fetch-Dest": "empty"}).json()["error"]

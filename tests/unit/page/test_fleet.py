@@ -6,6 +6,7 @@ import pytest
 
 from airflow_provider_segtable.page.fleet_watch import Fleetwide
 from airflow_provider_segtable.page.lake import Limits
+from airflow_provider_segtable.page.sources import within
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
 from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet
 from airflow_provider_segtable.table.log.event_log import event_path
@@ -211,3 +212,16 @@ def test_a_table_that_cannot_be_read_any_more_keeps_its_last_sizes(made: ShownLa
     made.clock.advance(60)
     well = {each["table"]: each for each in settled(made)}["b/other"]
     assert (well["error"], well["health"], well["files"]) == (None, "ok", 3)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "short"),
+    [
+        ("s3://lake/a/b/_segtable/x.json is no event", "_segtable/x.json is no event"),
+        ("/data/a/b/data/1.parquet is missing", "data/1.parquet is missing"),
+        ("s3://lake/a/bc/x is missing", "s3://lake/a/bc/x is missing"),
+    ],
+)
+def test_a_sentence_about_a_table_leaves_its_place_out(sentence: str, short: str) -> None:
+    """Paths in it begin below the table."""
+    assert within(sentence, "a/b") == short

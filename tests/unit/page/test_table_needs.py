@@ -17,7 +17,7 @@ def test_a_table_without_readers_says_that_others_are_not_known() -> None:
     made.append("events")
     made.clock.advance(7200)
     assert needs(made) == [
-        "Its log was written 2 h ago.",
+        "Its log was written 2 hours ago.",
         "No consumer follows its changes.",
         "Other readers are not known: statistics.reads is off.",
     ]
@@ -31,12 +31,12 @@ def test_who_would_miss_it_is_named() -> None:
     made.append("events")
     table.tag("audit")
     table.advance_consumer("bi")
-    made.clock.advance(60)
+    made.clock.advance(150)
     table.advance_consumer("report")
     made.clock.advance(60)
     _, *others = needs(made)
     assert others == [
-        "2 consumers of its changes: report (read 1 m ago), bi (read 2 m ago).",
+        "2 consumers of its changes: report (read 1 minute ago), bi (read 3 minutes ago).",
         "1 tag: audit.",
         "It is published as delta: readers of that are not known here.",
         "Its reads are recorded: segtable advise counts them.",

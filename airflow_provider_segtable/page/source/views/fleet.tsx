@@ -241,7 +241,7 @@ function Two({ line, first, second }: { line: Line; first: string; second: strin
 function Next({ line }: { line: Line }) {
   const when = readable(line.next_when);
   return (
-    <span class="two">
+    <span class="two next">
       {line.next_plan && <span>{line.next_plan}</span>}
       <span class="muted clamp" title={when}>
         {when || "none"}

@@ -54,7 +54,9 @@ function Index({ index, table }: { index: IndexLine; table: string }) {
           ? "up to date"
           : index.lag_commits
             ? `${counted(index.lag_commits, "commit")} behind`
-            : index.status}
+            : index.plan_status
+              ? index.status
+              : "not built"}
       </Chip>
       <span class="grow" />
       {!index.current && (

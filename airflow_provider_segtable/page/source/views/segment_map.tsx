@@ -121,6 +121,9 @@ function Explorer({ route, overview }: { route: TableRoute; overview: SegmentMap
         {summary(map, range)}
         {asking && <span> · reading …</span>}
       </p>
+      {cell && (
+        <ChunkPanel table={table} cell={cell} all={map.cells} close={() => setSelected(null)} />
+      )}
       {cell && cell.kind === "segment" && (
         <SegmentPanel
           table={table}
@@ -129,9 +132,6 @@ function Explorer({ route, overview }: { route: TableRoute; overview: SegmentMap
           close={() => setSelected(null)}
           select={setSelected}
         />
-      )}
-      {cell && (
-        <ChunkPanel table={table} cell={cell} all={map.cells} close={() => setSelected(null)} />
       )}
       <CellTable map={map} range={range} select={setSelected} selected={selected} />
     </div>

@@ -309,14 +309,9 @@ export function LocksView({ table }: { table: string }) {
             <Notice tone="warning">Not readable: {locks.unreadable.join(", ")}</Notice>
           )}
           <p class="muted">
-            {locks.coordinator ? (
-              <>
-                As <code>{locks.coordinator}</code> has them. Locks are hints: the log decides what
-                is committed.
-              </>
-            ) : (
-              "There is no coordinator, so there are no locks: the log alone decides what is committed."
-            )}
+            {locks.coordinator
+              ? "Locks are hints: the log decides what is committed."
+              : "There is no coordinator, so there are no locks: the log alone decides what is committed."}
           </p>
           <Section title="Held" count={locks.held.length || ""}>
             {locks.held.length ? (

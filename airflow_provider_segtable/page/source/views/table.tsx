@@ -121,10 +121,11 @@ function Small({
   table: string;
 }) {
   const { worst_interval: worst, worst_small_segments: most } = counts;
+  const [start = "", end = ""] = worst?.split("/") ?? [];
   if (!worst || most < 2) return <>{small}</>;
   return (
     <>
-      {small}; most in <a href={tableHash(table, "map", { at: worst })}>{place(worst)}</a>
+      {small}; most in <a href={tableHash(table, "map", { start, end })}>{place(worst)}</a>
     </>
   );
 }
@@ -167,7 +168,8 @@ function FindingLine({ finding, table }: { finding: FindingShown; table: string 
       <HealthMark health={OF_SEVERITY[finding.severity]} word={SEVERITY_WORDS[finding.severity]} />
       <div>
         <p>
-          <b>{readable(finding.where)}</b>: {readable(finding.what)}
+          {!finding.where.endsWith(`/${table}`) && <b>{readable(finding.where)}: </b>}
+          {readable(finding.what)}
         </p>
         <p class="muted">{finding.why}</p>
         <p class="way">

@@ -108,6 +108,11 @@ def test_misses_are_told_the_worst_first() -> None:
         "stale_index is 1.5 m, of 1 m",
         "files_read is 12, of 10",
     ]
+    assert [miss.sentence for miss in told] == [
+        "50% of all rows are deleted, of 10% at most",
+        "an index lacks what was committed 1.5 m ago, of 1 m at most",
+        "a day is read from 12 files, of 10 at most",
+    ]
     assert told[1].facts() == {"objective": "stale_index", "found": 90, "aim": 60}
     assert missed(replace(aims, deleted=0.0), found)[0].name == "deleted"
 
