@@ -7,4 +7,7 @@
 4. Routes are coroutines, and wait for the lake's own threads. So a store that hangs takes no thread
    of the server that the page is mounted in.
 5. Every GET answers with an ``Answer`` (``answer``): the data, the version, and their age.
+6. An action is a type (``action_kind``) that previews itself, and does itself by a service. Routes
+   and the port are in ``actions``; ``actions_here`` acts in this process, ``ui.airflow_actions`` by
+   DAG runs.
 """

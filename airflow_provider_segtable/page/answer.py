@@ -45,6 +45,24 @@ class Listed(Shown, Generic[T]):
     entries: list[T]
 
 
+def about_bytes(value: object) -> int:
+    """Return about what a value of an answer takes in memory; entries of a list count alike."""
+    match value:
+        case BaseModel():
+            return _OBJECT + sum(map(about_bytes, vars(value).values()))
+        case str():
+            return _OBJECT + len(value)
+        case dict():
+            return _OBJECT + len(value) * sum(map(about_bytes, next(iter(value.items()), ())))
+        case list() | tuple():
+            return _OBJECT + len(value) * sum(map(about_bytes, value[:1]))
+        case _:
+            return _OBJECT
+
+
+_OBJECT = 64
+
+
 class Problem(Shown):
     """An error: its kind, a sentence, and the way out."""
 

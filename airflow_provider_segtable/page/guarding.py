@@ -1,7 +1,8 @@
 """What every request and every response of the page has, before any route.
 
 1. A POST has the header ``X-Segtable-Page: 1`` and a JSON body: a foreign page can send neither
-   without being asked first. If the browser says where it comes from, that is this page.
+   without being asked first. If the browser says where it comes from, that is this page. Its body
+   is short, as it is read whole.
 2. Every response has a strict content policy: scripts and styles are files of the page, nothing is
    loaded from elsewhere, and only pages of the same origin show it in a frame.
 3. An error is JSON (``Problem``), and a document where a browser opens an address, as in a frame of
@@ -34,6 +35,7 @@ from airflow_provider_segtable.page.answer import Problem, Unanswered
 
 _LOG = logging.getLogger(__name__)
 HEADER = "X-Segtable-Page"
+MOST_BODY = 256 * 1024
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
@@ -106,6 +108,9 @@ def _forged(method: str, headers: Headers) -> str:
         return f"the header {HEADER} is missing"
     if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         return "the body is not application/json"
+    length = headers.get("content-length", "")
+    if not length.isdecimal() or int(length) > MOST_BODY:
+        return f"the body has no length, or is longer than {MOST_BODY:,} bytes"
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if site is not None:
         return "" if site == "same-origin" else "it comes from another page"

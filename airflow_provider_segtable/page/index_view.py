@@ -3,8 +3,8 @@
 1. An index *lacks* the intervals whose files it has no entries of.
 2. Its lag over time is computed from the events since a checkpoint, once; after that, the page adds
    a point for each version that it looks at.
-3. What the entries cover is read from the index's own table, once a version. One that cannot be
-   read is said to be so.
+3. What the entries cover is read from the index's own table, once a version, of a table of at most
+   ``LARGE`` segments. One that cannot be read is said to be so.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +14,7 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from airflow_provider_segtable.core.catch_up import catch_up
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.log.state import State
@@ -224,6 +225,9 @@ def routes(lake: Lake) -> APIRouter:
 def _covered(seen: Seen) -> Mapping[str, Coverage | str]:
     """Return what the entries of each index cover, or why that is not known."""
     found: dict[str, Coverage | str] = {}
+    if len(seen.state.timeline) > LARGE:
+        why = f"not counted: the table has more than {counted(LARGE, 'segment')}"
+        return dict.fromkeys(seen.state.indexes, why)
     for name, index in seen.state.indexes.items():
         try:
             found[name] = coverage(seen.ports, index, seen.state)

@@ -23,7 +23,7 @@ For a view module::
 4. An answer that takes longer than ``limit_s`` is the last known one, with its age and the reason;
    ``Unanswered`` if there is none. The run goes on, and a later question finds its answer.
 5. Each source has its own threads: a store that hangs delays no table of another one.
-6. Answers are kept by number; views bound their size.
+6. Answers are kept within ``answer_bytes``, those that were made last; a size is about right.
 7. A table is known by the last search, or is below the root. A name that leads out of it is no
    table. If the lake has several sources, names begin with the source's own.
 8. The sources are read at the first question, and again every ``REREAD_S``: a connection and a
@@ -35,14 +35,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
 from airflow_provider_segtable.core.errors import NotATable, StorageError
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
-from airflow_provider_segtable.page.answer import Answer, Unanswered
+from airflow_provider_segtable.page.answer import Answer, Unanswered, about_bytes
 from airflow_provider_segtable.page.fleet_watch import FleetWatch, Fleetwide, Known
 from airflow_provider_segtable.page.sources import Source, TablePlace
 from airflow_provider_segtable.page.table_states import Seen, TableStates
@@ -69,7 +69,7 @@ class Limits:
     threads: int = 8
     most_waiting: int = 64
     state_bytes: int = 96 * 1024 * 1024
-    answers: int = 512
+    answer_bytes: int = 32 * 1024 * 1024
 
 
 DEFAULT = Limits()
@@ -105,6 +105,11 @@ class _Kept:
     made_s: float
     data: Any
     late: str = ""
+    bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Measure the answer, once."""
+        object.__setattr__(self, "bytes", about_bytes(self.data))
 
 
 @dataclass(slots=True)
@@ -389,8 +394,9 @@ class Lake:
             if done.exception() is None:
                 self._answers[key] = done.result()
                 self._answers.move_to_end(key)
-                while len(self._answers) > self.limits.answers:
-                    self._answers.popitem(last=False)
+                left = sum(each.bytes for each in self._answers.values())
+                while left > self.limits.answer_bytes and len(self._answers) > 1:
+                    left -= self._answers.popitem(last=False)[1].bytes
 
     def _shown(self, kept: _Kept, late: str = "") -> Answer[Any]:
         return Answer(

@@ -21,16 +21,11 @@ from airflow_provider_segtable.page.answer import Limit as MostListed
 from airflow_provider_segtable.page.held_locks import HeldLocks, LockReader
 from airflow_provider_segtable.page.lake import Lake, Seen
 from airflow_provider_segtable.page.plan_bars import Place, PlanBar, bar_of, place_of
-from airflow_provider_segtable.page.table_planning import (
-    Planning,
-    Plannings,
-)
+from airflow_provider_segtable.page.recent import Recent
+from airflow_provider_segtable.page.table_planning import Planning, plannings_of
 from airflow_provider_segtable.planning.fleet.fleet_plan import Left
 from airflow_provider_segtable.planning.fleet.rests import gained
 from airflow_provider_segtable.planning.selection import Code, Skipped, Threshold
-
-SHOWN = 200
-"""Plans and places of a simulation that are listed."""
 
 
 class PlanOffer(Shown):
@@ -119,7 +114,14 @@ class Plans(Shown):
 
 
 # Pure functions
-def plans_of(state: State, planning: Planning, locks: HeldLocks, now: Instant, limit: int) -> Plans:
+def plans_of(
+    state: State,
+    planning: Planning,
+    locks: HeldLocks,
+    now: Instant,
+    limit: int,
+    left: Sequence[LeftAlone],
+) -> Plans:
     """Return all work of a table, and all that has none.
 
     Args:
@@ -128,11 +130,12 @@ def plans_of(state: State, planning: Planning, locks: HeldLocks, now: Instant, l
         locks: the locks that its workers hold.
         now: the wall clock.
         limit: most plans and reasons of each list.
+        left: ``left_alone`` of the planning.
     """
     pending = [_progress(known, planning, locks, now) for known in state.pending_plans()]
     ended = [known for known in state.plans.values() if not known.status.pending]
     newest = sorted(ended, key=lambda known: -known.last_n)
-    left, due = left_alone(planning), planning.planned.due
+    due = planning.planned.due
     requested = {known.plan.id for known in state.plans.values() if not _aborted(known)}
     return Plans(
         pending=[each for each in pending if each.bar.status != "inflight"][:limit],
@@ -141,7 +144,7 @@ def plans_of(state: State, planning: Planning, locks: HeldLocks, now: Instant, l
         chosen=[offer_of(plan, planning) for plan in planning.chosen if plan.id not in requested][
             :limit
         ],
-        left=left[:limit],
+        left=[*left[:limit]],
         done_total=len(ended),
         left_total=len(left),
         planned_version=planning.n,
@@ -305,11 +308,15 @@ def _held_back(left: Left) -> LeftAlone:
 # The lake's answers
 def routes(lake: Lake) -> APIRouter:
     """Return the routes of plans."""
-    router, plannings, locks = APIRouter(), Plannings(), LockReader()
+    router, plannings, locks = APIRouter(), plannings_of(lake), LockReader()
+    reasons: Recent[tuple[str, int, Instant], list[LeftAlone]] = Recent(16)
 
     def plans_seen(seen: Seen, *, limit: int) -> Plans:
-        held = locks.read(seen) if seen.state.pending_plans() else HeldLocks()
-        return plans_of(seen.state, plannings.of(seen), held, seen.ports.clock.now(), limit)
+        state, found = seen.state, plannings.of(seen)
+        held = locks.read(seen) if state.pending_plans() else HeldLocks()
+        key = (state.table.table_id, found.n, found.now)
+        left = reasons.of(key, lambda: left_alone(found))
+        return plans_of(state, found, held, seen.ports.clock.now(), limit, left)
 
     @router.get("/api/plans")
     async def plans(table: str, limit: MostListed = 200) -> Answer[Plans]:

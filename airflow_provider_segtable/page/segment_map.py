@@ -252,6 +252,7 @@ def changes_of(
 SCANNED = 2000
 """Most events that are looked at for the changes of a range."""
 STEP = 250
+KEPT_CELLS = 300
 
 
 def window_of(start: str, end: str) -> Interval | None:
@@ -270,14 +271,14 @@ class Maps:
     """The maps of tables, with what was made for them before.
 
     The newest version's map is summed up from its overview. Maps of earlier versions never change,
-    so they are kept themselves.
+    so they are kept themselves, if they have at most ``KEPT_CELLS``.
     """
 
     def __init__(self) -> None:
         """Know nothing yet."""
         self._shelf = EventShelf()
         self._overviews: Recent[tuple[str, int], Overview] = Recent(4)
-        self._replayed: Recent[tuple[object, ...], SegmentMap] = Recent(32)
+        self._replayed: Recent[tuple[object, ...], SegmentMap] = Recent(128)
 
     def map_seen(
         self, seen: Seen, *, version: int | None, start: str, end: str, limit: int
@@ -288,10 +289,12 @@ class Maps:
         if version is None or version == newest.n:
             overview = self._overviews.of((table, newest.n), lambda: Overview.of(newest))
             return segment_map(newest, window, limit=limit, overview=overview)
-        found = self._replayed.of(
-            (table, version, window, limit),
-            lambda: segment_map(seen.version(version), window, newest=newest, limit=limit),
-        )
+        key = (table, version, window, limit)
+        found = self._replayed.get(key)
+        if found is None:
+            found = segment_map(seen.version(version), window, newest=newest, limit=limit)
+            if len(found.cells) <= KEPT_CELLS:
+                self._replayed.keep(key, found)
         kept = {"first": newest.retained_from, "last": newest.n}
         return found.model_copy(update={"versions": found.versions.model_copy(update=kept)})
 

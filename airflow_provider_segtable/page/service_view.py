@@ -303,14 +303,16 @@ def published_seen(seen: Seen) -> Publications:
     state, ports = seen.state, seen.ports
     enabled = PublishSettings.read(state.table.properties).formats
     found = status_of_formats(ports, state, enabled).values()
-    return Publications(
-        formats=[
-            published_line(
-                each, None if each.event is None else _time_of(ports.log, each.event, state)
-            )
-            for each in found
-        ]
-    )
+    lines = [
+        published_line(each, None if each.event is None else _time_of(ports.log, each.event, state))
+        for each in found
+    ]
+    return Publications(formats=[_without_secrets(each, seen) for each in lines])
+
+
+def _without_secrets(line: PublishedLine, seen: Seen) -> PublishedLine:
+    texts = ("address", "sentence", "refusal", "error")
+    return line.model_copy(update={name: seen.safe(getattr(line, name)) for name in texts})
 
 
 def _time_of(log: EventLog, n: int, state: State) -> Instant | None:

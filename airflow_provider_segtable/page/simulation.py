@@ -24,8 +24,8 @@ from airflow_provider_segtable.page.plan_bars import Place, place_of
 from airflow_provider_segtable.page.plan_view import LeftAlone, PlanOffer, left_alone, offer_of
 from airflow_provider_segtable.page.table_planning import (
     Planning,
-    Plannings,
     planning_of,
+    plannings_of,
     with_properties,
 )
 from airflow_provider_segtable.planning.gauges import small_segments
@@ -240,7 +240,7 @@ def _some(texts: Iterable[str]) -> str:
 # The lake's answers
 def routes(lake: Lake) -> APIRouter:
     """Return the route of simulations."""
-    router, plannings = APIRouter(), Plannings()
+    router, plannings = APIRouter(), plannings_of(lake)
 
     def simulated(seen: Seen, *, given: tuple[tuple[str, str], ...]) -> Simulation:
         before = plannings.of(seen, exact=True)

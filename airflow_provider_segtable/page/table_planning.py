@@ -11,11 +11,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
 
 from airflow_provider_segtable.core.log.plan import Plan
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import SECOND_US, Instant
-from airflow_provider_segtable.page.lake import Seen
+from airflow_provider_segtable.page.lake import Lake, Seen
 from airflow_provider_segtable.page.recent import Recent
 from airflow_provider_segtable.planning.finders.index import wanted_indexes
 from airflow_provider_segtable.planning.fleet.fleet import Fleet, objective_of, properties_of
@@ -131,7 +132,7 @@ def with_properties(state: State, given: Mapping[str, str]) -> State:
 
 
 class Plannings:
-    """The plannings that were made of late; rule 3."""
+    """The plannings that were made of late; rules 3 and 4. All views of a lake share them."""
 
     def __init__(self, most: int = 64) -> None:
         """Keep those of so many tables."""
@@ -152,6 +153,14 @@ class Plannings:
         begun_s = clock.monotonic()
         made = planning_of(seen.state, seen.fleet, seen.own_name, now)
         return self._recent.keep(key, replace(made, took_s=clock.monotonic() - begun_s))
+
+
+_OF_LAKES: WeakKeyDictionary[Lake, Plannings] = WeakKeyDictionary()
+
+
+def plannings_of(lake: Lake) -> Plannings:
+    """Return the plannings of a lake's tables."""
+    return _OF_LAKES.setdefault(lake, Plannings())
 
 
 def holds(planning: Planning, n: int, now: Instant) -> bool:

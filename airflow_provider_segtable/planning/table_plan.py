@@ -8,7 +8,8 @@
    or rows in it are deleted.
 3. The bound is 0 if no plan can be due: no finder expects a plan (``Finder.may_be_due``), and no
    row is deleted.
-   A brief run asks first whether the bound of the whole table is 0, as it mostly is.
+   A brief run asks first whether the bound of the whole table is 0, as it mostly is, and in an
+   area it asks the finders alone that expect a plan.
 4. A large table is examined area by area, the highest bound first, until the budget is used up, or
    the limit of one run is reached (``planning.selection``).
 5. If a plan of a larger kind is due, it replaces the smaller ones that it makes unnecessary; if it
@@ -106,7 +107,7 @@ class _Bounds:
     def of(self, interval: Interval, inside: _Known) -> float:
         """Return the bound of an area."""
         dirty = self._deleted.may_hold(interval)
-        if not (dirty or self._may_be_due(interval, inside)):
+        if not (dirty or any(self._due(interval, inside))):
             return 0.0
         key = _sizes(inside), dirty + self._may_tidy(inside)
         if key not in self._most:
@@ -115,9 +116,17 @@ class _Bounds:
         # Nothing to gain yet, as what may be tidied is not cold: its reason says until when.
         return self._most[key] or LEAST_BOUND
 
-    def _may_be_due(self, interval: Interval, inside: _Known) -> bool:
+    def finders(self, area: Area) -> list[Finder]:
+        """Return the finders whose plans may be due in an area, the largest kind first."""
+        if self._deleted.may_hold(area.interval):
+            return [*self._finders[::-1]]
+        due = zip(self._finders, self._due(area.interval, area.known), strict=True)
+        return [finder for finder, may_be in due if may_be][::-1]
+
+    def _due(self, interval: Interval, inside: _Known) -> Iterator[bool]:
+        """Yield of each finder whether its plans may be due, deleted rows aside."""
         found, summaries = self._found, [summary for _, summary in inside]
-        return any(finder.may_be_due(found, interval, summaries) for finder in self._finders)
+        return (finder.may_be_due(found, interval, summaries) for finder in self._finders)
 
     def _may_tidy(self, inside: _Known) -> bool:
         return any(finder.may_tidy(self._found, inside) for finder in self._finders)
@@ -233,13 +242,13 @@ def plan_all(
         The chosen plans, best first, and a reason for everything skipped.
     """
     found = replace(planner_context(state, policy, now), blocking=blocking)
-    largest_first = finders()[::-1]
+    brief, bounds = explain == BRIEFLY, _Bounds(found)
     skipped: list[Skipped] = []
 
     def look(area: Area) -> list[Candidate]:
+        largest_first = bounds.finders(area) if brief else finders()[::-1]
         return candidates_in(looking_at(found, area.interval), largest_first, skipped)
 
-    brief = explain == BRIEFLY
     some = () if brief and nothing_due(found) else areas(found, due=brief)
     chosen = _with_tables(found, choose((), policy, skipped, some, look, explain))
     return replace(chosen, due=_due(found, chosen))

@@ -2,95 +2,51 @@
 
 1. A mounted app inherits no authentication of Airflow. So each route depends on Airflow's own user,
    by its cookie or token, and on the right to see plugins' pages. If that check cannot be imported,
-   or the page not be made, every request is refused.
-2. The page is made at the first request, in a thread: other processes load the plugin, too, and
-   the API server starts no later for it.
-3. Tables are those below the connections of ``[segtable] page_connections``, which is
+   or the page not be made, every request is refused (``ui.lazy_page``).
+2. Tables are those below the connections of ``[segtable] page_connections``, which is
    ``segtable_default`` by default. The first of them may have a fleet file, ``[segtable]
    page_fleet``, or ``$SEGTABLE_FLEET`` as the DAGs of the fleet take it.
-4. Both are read again every minute (``page.lake``).
-5. What a user may do to a table is what DAGs of the table the user may trigger
+3. Both are read again every minute (``page.lake``).
+4. What a user may do to a table is what DAGs of the table the user may trigger
    (``ui.airflow_actions``).
 """
 
-import asyncio
-import logging
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, conf
+from fastapi import FastAPI, Request
 
+from airflow_provider_segtable.core.secret import SecretOptions
 from airflow_provider_segtable.hooks.fleet import fleet_of
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
+from airflow_provider_segtable.page.answer import NotSetUp
+from airflow_provider_segtable.page.app import page_app
+from airflow_provider_segtable.page.lake import Lake
+from airflow_provider_segtable.page.rights import Viewer
+from airflow_provider_segtable.page.sources import Source, TablePlace, source_at
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
-
-if TYPE_CHECKING:
-    from fastapi import FastAPI
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
-    from airflow_provider_segtable.page.rights import Viewer
-    from airflow_provider_segtable.page.sources import Source, TablePlace
+from airflow_provider_segtable.storage.local import SystemClock
+from airflow_provider_segtable.ui.airflow_actions import AirflowActions, DagRights
+from airflow_provider_segtable.ui.table_dags import DagsOfTables
 
 SECTION = "segtable"
-_LOG = logging.getLogger(__name__)
 
 
-class LazyPage:
-    """The page as Airflow mounts it; see rule 2."""
-
-    def __init__(self, make: "Callable[[], ASGIApp]") -> None:
-        """Take the function that makes the page."""
-        self._make = make
-        self._gate = asyncio.Lock()
-        self._app: ASGIApp | None = None
-
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Answer a request."""
-        async with self._gate:
-            if self._app is None:
-                self._app = await asyncio.to_thread(self._made)
-        await self._app(scope, receive, send)
-
-    def _made(self) -> "ASGIApp":
-        try:
-            return self._make()
-        except Exception:  # noqa: BLE001 - whatever it is, nothing may be shown
-            _LOG.exception("the page of segtable cannot be made: every request to it is refused")
-            return refused
-
-
-async def refused(scope: "Scope", receive: "Receive", send: "Send") -> None:
-    """Refuse a request."""
-    from starlette.responses import JSONResponse
-
-    if scope["type"] != "http":
-        return
-    body = {"error": "Refused", "message": "the page is not available", "way_out": ""}
-    await JSONResponse({**body, "way_out": "the API server's log says why"}, 403)(
-        scope, receive, send
-    )
-
-
-def made() -> "FastAPI":
+def made() -> FastAPI:
     """Return the page.
 
     Raises:
         ImportError: Airflow has no such check, or a part of the page is missing.
     """
-    from airflow_provider_segtable.page.app import page_app
-    from airflow_provider_segtable.page.lake import Lake
-    from airflow_provider_segtable.storage.local import SystemClock
-    from airflow_provider_segtable.ui.airflow_actions import AirflowActions, DagRights
-    from airflow_provider_segtable.ui.table_dags import DagsOfTables
-
     clock = SystemClock()
     dags = DagsOfTables(connection_of, clock)
     rights = AirflowRights(DagRights(dags).refusal)
     return page_app(Lake(sources, clock), rights, AirflowActions(dags), airflow=True)
 
 
-Refusal = Callable[["Viewer", str, "TablePlace", Mapping[str, Any]], str]
+Refusal = Callable[[Viewer, str, TablePlace, Mapping[str, Any]], str]
 """Returns why a user may not do something to a table; empty if it is allowed."""
 
 
@@ -108,9 +64,6 @@ class AirflowRights:
         """
         from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
         from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_view
-        from fastapi import Request
-
-        from airflow_provider_segtable.page.rights import Viewer
 
         may_view = requires_access_view(AccessView.PLUGINS)
 
@@ -122,12 +75,12 @@ class AirflowRights:
         self._refusal = refusal
 
     @property
-    def view(self) -> "Callable[..., Any]":
+    def view(self) -> Callable[..., Any]:
         """Return Airflow's check of the user, and of the right to see plugins' pages."""
         return self._admitted
 
     def refusal(
-        self, viewer: "Viewer", action: str, table: "TablePlace", arguments: Mapping[str, Any]
+        self, viewer: Viewer, action: str, table: TablePlace, arguments: Mapping[str, Any]
     ) -> str:
         """Return why a user may not do this to a table; empty if it is allowed."""
         return self._refusal(viewer, action, table, arguments)
@@ -144,7 +97,7 @@ def connection_of(source: str) -> str:
     return source or next(iter(connections()), "")
 
 
-def sources() -> "Mapping[str, Source]":
+def sources() -> Mapping[str, Source]:
     """Return the places of tables by configuration.
 
     Raises:
@@ -159,10 +112,7 @@ def sources() -> "Mapping[str, Source]":
     }
 
 
-def _source(conn_id: str, file: str) -> "Source":
-    from airflow_provider_segtable.core.secret import SecretOptions
-    from airflow_provider_segtable.page.sources import source_at
-
+def _source(conn_id: str, file: str) -> Source:
     fleet, place = _fleet_and_place(conn_id, file)
     return source_at(
         place.root,
@@ -175,8 +125,6 @@ def _source(conn_id: str, file: str) -> "Source":
 
 
 def _fleet_and_place(conn_id: str, file: str) -> tuple[Fleet | None, Place]:
-    from airflow_provider_segtable.page.answer import NotSetUp
-
     try:
         place = SegtableHook(conn_id).place
     except AirflowNotFoundException as error:

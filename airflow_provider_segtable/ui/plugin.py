@@ -1,6 +1,6 @@
 """The plugin, which Airflow finds through the entry point group ``airflow.plugins``.
 
-1. It adds the page (``ui.lake_page``) to the navigation, as ``Lake``. Airflow shows it in a frame.
+1. It adds the page (``ui.lazy_page``) to the navigation, as ``Lake``. Airflow shows it in a frame.
 2. Addresses begin with the path of ``[api] base_url``, so that Airflow may live below a sub-path.
 3. When Airflow loads the plugin, it checks the installed Spark: a mix of files of PySpark and of
    another version of pyspark-client fails in obscure ways.
@@ -15,7 +15,7 @@ from airflow.plugins_manager import AirflowPlugin
 from airflow.providers.common.compat.sdk import conf
 
 from airflow_provider_segtable.spark.driver.install_check import judge, look
-from airflow_provider_segtable.ui.lake_page import LazyPage, made
+from airflow_provider_segtable.ui.lazy_page import LazyPage, made
 
 _log = logging.getLogger(__name__)
 PREFIX = "/segtable"

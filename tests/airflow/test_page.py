@@ -1,6 +1,8 @@
 """The page in Airflow: its own users and rights guard it, and configuration names its tables."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +16,8 @@ from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.page.answer import NotSetUp
 from airflow_provider_segtable.ui import lake_page
-from airflow_provider_segtable.ui.lake_page import LazyPage, made, sources
+from airflow_provider_segtable.ui.lake_page import sources
+from airflow_provider_segtable.ui.lazy_page import LazyPage, made
 from airflow_provider_segtable.ui.plugin import SegtablePlugin, address
 from tests.support.shown_lake import Browser
 
@@ -119,6 +122,22 @@ def test_the_page_is_made_at_the_first_request() -> None:
     assert not pages
     assert [Browser(page).get("/").status_code for _ in range(2)] == [401, 401]
     assert len(pages) == 1
+
+
+def test_loading_the_plugin_imports_nothing_of_the_page() -> None:
+    """Each task of Airflow loads plugins: the page costs them nothing."""
+    heavy = ("fastapi", "pyarrow", "airflow_provider_segtable.page")
+    program = (
+        "import sys; before = {*sys.modules}; import airflow_provider_segtable.ui.plugin; "
+        f"print([name for name in {heavy} if name in {{*sys.modules}} - before])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", f"import airflow.plugins_manager; {program}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_a_fleet_file_gives_groups_and_objectives(

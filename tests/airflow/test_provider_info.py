@@ -82,9 +82,20 @@ def test_imports_of_airflow_are_there_since_its_oldest_version() -> None:
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("airflow."):
                 found |= {f"{node.module}.{alias.name}" for alias in node.names}
     assert {name for name in found if not name.startswith(COMPAT)} == {
+        "airflow.api.common.trigger_dag.trigger_dag",
         "airflow.api_fastapi.auth.managers.models.resource_details.AccessView",
+        "airflow.api_fastapi.auth.managers.models.resource_details.DagAccessEntity",
         "airflow.api_fastapi.core_api.security.GetUserDep",
+        "airflow.api_fastapi.core_api.security.requires_access_dag",
         "airflow.api_fastapi.core_api.security.requires_access_view",
+        "airflow.exceptions.DagRunAlreadyExists",
+        "airflow.models.dag.DagModel",
+        "airflow.models.dagbag.DBDagBag",
+        "airflow.models.dagrun.DagRun",
+        "airflow.models.serialized_dag.SerializedDagModel",
+        "airflow.models.taskinstance.TaskInstance",
+        "airflow.utils.session.create_session",
+        "airflow.utils.types.DagRunTriggeredByType",
         "airflow.exceptions.AirflowRescheduleException",
         "airflow.plugins_manager.AirflowPlugin",
         "airflow.providers.amazon.aws.hooks.base_aws.AwsBaseHook",  # where it is installed

@@ -4,7 +4,7 @@ import getpass
 import secrets
 import socket
 from collections.abc import Mapping
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -37,7 +37,9 @@ def ui(
             metavar="FILE", help="A fleet file: groups, objectives, budgets.", show_default=False
         ),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free.")] = PORT,
+    port: Annotated[
+        int, typer.Option(metavar="PORT", min=0, max=65535, help="0 for any that is free.")
+    ] = PORT,
     token: Annotated[
         bool,
         typer.Option(
@@ -89,9 +91,13 @@ def _page(
     from airflow_provider_segtable.page.sources import sources_at
     from airflow_provider_segtable.services.fleet_tables import load_fleet
     from airflow_provider_segtable.storage.local import SystemClock
+    from airflow_provider_segtable.storage.table_paths import is_local
 
     fleet = load_fleet(file, dict(options)) if file else None
     own = (fleet.root or str(PurePosixPath(file or "").parent)) if fleet else "."
+    for root in roots:
+        if is_local(root) and not Path(root.removeprefix("file://")).is_dir():
+            raise InvalidInput(f"there is no folder {root}: name where tables are, or one table")
     sources = sources_at(
         roots or [own],
         fleet=fleet,

@@ -1,6 +1,7 @@
 """The shapes of a segment map: what the page, the report and the terminal draw.
 
-1. ``shapes_of`` decides between chunks and segments (``library.segment_map``, rule 1).
+1. ``shapes_of`` decides between chunks and segments (``library.segment_map``, rule 1). A time chunk
+   of more than ``MOST_DECODED`` segments, in many buckets, stays a sum.
 2. A shape spans its interval across, from ``left`` to ``right`` (shares of it), on its lane.
 3. *Sorted* are the bytes with the policy's clustering; without one, those with any.
 4. Deleted rows are estimated from the log; of chunks, the estimate is an upper bound.
@@ -23,6 +24,9 @@ from airflow_provider_segtable.planning.properties import Policy
 
 LIMIT = 2000
 """Most shapes of a map, unless a reader asks for another number."""
+
+MOST_DECODED = 50_000
+"""Most segments of one time chunk that are decoded, to be drawn in runs."""
 
 LanePlace: TypeAlias = tuple[int | None, int, int]
 """Bucket, level and generation of a lane."""
@@ -123,7 +127,7 @@ def shapes_of(
     lines, columns = known.within(window)
     whole, total = state.timeline.span, int(lines["present"].sum())
     shapes: tuple[Shape, ...]
-    if total > limit and columns[0] != columns[-1]:
+    if total > limit and (columns[0] != columns[-1] or total > MOST_DECODED):
         sums = sums_of(known, lines, columns, limit)
         lanes = _lanes((each.bucket, each.level, 0) for each in sums)
         shapes = tuple(_of_chunks(each, lanes) for each in sums)

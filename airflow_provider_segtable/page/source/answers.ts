@@ -170,7 +170,9 @@ export function useAnswer<T>(path: string | null, options: Options = {}): Asked<
     setState((old) => next(old, path, options.keepLast ?? false));
     asked.current = path;
     ask<T>(path, control.signal).then(
-      () => setState({ ...first<T>(path), asking: false }),
+      () => {
+        if (!control.signal.aborted) setState({ ...first<T>(path), asking: false });
+      },
       (cause: unknown) => {
         if (control.signal.aborted || !(cause instanceof Refused)) return;
         setState((old) => ({ ...old, failure: cause, asking: false }));

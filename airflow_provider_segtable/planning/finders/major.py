@@ -41,7 +41,7 @@ from airflow_provider_segtable.planning.planner_context import (
     disjoint,
     regions,
 )
-from airflow_provider_segtable.planning.properties import OFF
+from airflow_provider_segtable.planning.properties import OFF, Policy
 from airflow_provider_segtable.planning.selection import (
     Candidate,
     Code,
@@ -177,6 +177,14 @@ def _ideal(found: PlannerContext, region: Interval, cut: Cut) -> int:
     return max(least, ceil(size / found.policy.target_size))
 
 
+def _crowded(summaries: Sequence[ChunkSummary], policy: Policy) -> bool:
+    """Return whether a region of these chunks may have twice the ideal number of segments."""
+    if len(summaries) > 1:
+        return True  # it may have some of them only
+    (only,) = summaries
+    return only.visible >= 2 * max(1, ceil(only.size / policy.target_size))
+
+
 def _not_due(found: PlannerContext, region: Interval, needs: tuple[Need, ...]) -> str | None:
     policy, why = found.policy, "; ".join(need.why for need in needs)
     pending = found.claimed_by(region)
@@ -242,7 +250,7 @@ class MajorFinder(Finder):
             return False
         large = any(summary.any_larger(policy.largest_output) for summary in summaries)
         small = sum([summary.smaller(policy.small_size) for summary in summaries])
-        return kind.merges or large or small > 1
+        return kind.merges or large or (small > 1 and _crowded(summaries, policy))
 
     def may_tidy(
         self, found: PlannerContext, chunks: Sequence[tuple[ChunkKey, ChunkSummary]]

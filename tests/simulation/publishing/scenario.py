@@ -288,8 +288,12 @@ def _compact(world: World, outside: Actor) -> None:
 def simulate(
     seed: int, shape: Shape | None = None, cast: Cast | None = None, kind: str = "append"
 ) -> PublishedOracle:
-    """Build and run one seed."""
-    of, cast, faults = KINDS[kind], cast or cast_of(seed), faults_of(seed)
+    """Build and run one seed.
+
+    What a cast has removed belongs to one world: with that of an earlier one, nobody would remove.
+    """
+    of, faults = KINDS[kind], faults_of(seed)
+    cast = replace(cast or cast_of(seed), removed={})
     if of.most_skew_s > MOST_SKEW_S:
         faults.clock = 0.0  # clocks are as far apart as they may be
     with checkpoints_of(seed):

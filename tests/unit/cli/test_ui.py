@@ -1,10 +1,19 @@
 """``segtable ui``: the page of real folders on loopback, with and without a token."""
 
+import getpass
+import os
+import shlex
 import socket
+import uuid
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
+from airflow_provider_segtable.cli.app import app
 from airflow_provider_segtable.cli.commands.ui_command import _listening, _page
 from airflow_provider_segtable.core.errors import InvalidInput, NotATable
 from airflow_provider_segtable.core.secret import Secret, SecretOptions
@@ -53,6 +62,12 @@ def test_a_root_may_be_one_table(lake: Path) -> None:
     assert asking.get("/api/table", table="raw/a").status_code == 404
 
 
+def test_a_folder_that_is_not_there_is_refused(lake: Path) -> None:
+    """An empty page would not say that the name is wrong."""
+    with pytest.raises(InvalidInput, match="there is no folder"):
+        browser(lake / "three")
+
+
 def test_a_fleet_file_says_which_tables(lake: Path) -> None:
     """Its root, or by default its folder, is where their names begin."""
     (lake / "one" / "fleet.toml").write_text(FLEET)
@@ -79,6 +94,57 @@ def test_the_printed_address_gives_the_token_to_the_browser(lake: Path) -> None:
     assert cookie.startswith(f"{COOKIE}=let-me-in; HttpOnly; Path=/; SameSite=strict")
     asking.cookies[COOKIE] = "let-me-in"
     assert asking.get("/").status_code == 200
+
+
+def test_a_table_is_changed_with_the_token_alone(lake: Path) -> None:
+    """A tag is one event, whose author is the user of this machine; without a token, none."""
+    body = {"table": "b", "action": "tag", "arguments": {"name": "audit"}}
+    assert browser(lake / "one").post("/api/preview", body).status_code == 403
+    asking = browser(lake / "one", token=Secret("let-me-in"))
+    asking.cookies[COOKIE] = "let-me-in"
+    shown = asking.post("/api/preview", body).json()["data"]
+    assert asking.post("/api/run", {**body, "seal": shown["seal"]}).status_code == 200
+    log = Table.open(str(lake / "one" / "b")).ports.log
+    event = log.event(1)
+    assert log.load().tags == {"audit": 0}
+    assert event is not None
+    assert event.author.startswith(f"{getpass.getuser()}:")
+
+
+@pytest.mark.parametrize(
+    ("action", "arguments"),
+    [
+        ("plan", {}),
+        ("compact", {"kind": "minor", "interval": "2026-01-05/2026-01-06"}),
+        ("clean", {"hours": 2, "versions": 3, "orphan_hours": 100}),
+        ("tag", {"name": "audit"}),
+        ("untag", {"name": "known"}),
+        ("restore", {"version": 1}),
+        ("restore", {"tag": "known", "columns": True}),
+        ("index", {"name": "words", "kind": "bloom_filter", "columns": ["word"]}),
+        ("build_index", {"name": "known"}),
+        ("rebuild_index", {"name": "known"}),
+        ("publish", {"formats": ["delta"], "full": True}),
+    ],
+)
+def test_the_command_of_a_preview_is_one(
+    lake: Path, monkeypatch: pytest.MonkeyPatch, action: str, arguments: dict[str, Any]
+) -> None:
+    """It is taken as it stands, and does the same as the action."""
+    monkeypatch.setenv("SEGTABLE_ZOOKEEPER", f"memory://{uuid.uuid4().hex}")
+    table = Table.open(str(lake / "one" / "b"), zookeeper=os.environ["SEGTABLE_ZOOKEEPER"])
+    for minute in range(2):
+        at = [datetime(2026, 1, 5, 0, minute, tzinfo=UTC)]
+        table.append(pa.table({"at": at, "word": ["a"]}, schema=SCHEMA))
+    table.tag("known", version=1)
+    table.create_index("known", columns=["word"])
+    asking = browser(lake / "one", token=Secret("let-me-in"))
+    asking.cookies[COOKIE] = "let-me-in"
+    body = {"table": "b", "action": action, "arguments": arguments}
+    words = shlex.split(asking.post("/api/preview", body).json()["data"]["command"])
+    assert words[0] == "segtable"
+    done = CliRunner().invoke(app, words[1:], input="y\n")
+    assert done.exit_code == 0, done.output
 
 
 def test_a_port_that_is_taken_names_the_way_out() -> None:

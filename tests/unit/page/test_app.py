@@ -80,6 +80,7 @@ def test_a_token_is_needed_if_there_is_one() -> None:
         ({"X-Segtable-Page": "1", "Content-Type": "text/plain"}, "not application/json"),
         ({"X-Segtable-Page": "1", "Sec-Fetch-Site": "cross-site"}, "another page"),
         ({"X-Segtable-Page": "1", "Origin": "https://evil.example"}, "another page"),
+        ({"X-Segtable-Page": "1", "Content-Length": "300000"}, "longer than 262,144 bytes"),
     ],
 )
 def test_a_forged_post_is_refused(headers: dict[str, str], reason: str) -> None:

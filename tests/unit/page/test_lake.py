@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.core.errors import NotATable, StorageError
-from airflow_provider_segtable.page.answer import Answer, Unanswered
+from airflow_provider_segtable.page.answer import Answer, Unanswered, about_bytes
 from airflow_provider_segtable.page.lake import Limits, Seen
 from airflow_provider_segtable.page.table_states import STATE_BYTES
 from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet
@@ -149,6 +149,28 @@ def test_states_are_kept_within_their_bytes() -> None:
     assert made.lake.states.names() == ("b",)
     made.clock.advance(2)
     assert asked(made, "a").data == 0
+
+
+def test_answers_are_kept_within_their_bytes() -> None:
+    """Those that were made last are kept; one is, whatever its size."""
+    made = ShownLake("events", limits=Limits(answer_bytes=100_000))
+
+    def text_of(seen: Seen, *, size: int) -> str:
+        return "x" * size + str(seen.state.n)
+
+    for size in (40_000, 40_001, 40_002, 200_000):
+        asyncio.run(made.lake.answer("events", text_of, size=size))
+        kept = [len(each.data) for each in made.lake._answers.values()]
+        assert sum(kept) <= 100_000 or len(kept) == 1
+    assert kept == [200_001]
+
+
+def test_the_size_of_an_answer_is_about_right() -> None:
+    """Entries of a list count as the first one does."""
+    one = Answer[list[str]](version=1, as_of="", age_seconds=0.0, data=["abc"])
+    many = one.model_copy(update={"data": ["abc"] * 1000})
+    assert about_bytes(many) - about_bytes(one) == 999 * about_bytes("abc")
+    assert about_bytes({"a": 1}) < about_bytes({"a": 1, "b": 2})
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,8 @@ def test_a_running_plan_has_its_holder_and_the_share_that_is_done() -> None:
     }
     state = ports.log.load()
     after = planning_of(state, all_below_the_root(), NAME, state.time)
-    found = plans_of(state, after, HeldLocks(held=(lock,)), state.time + MINUTE_US, 10)
+    held, now = HeldLocks(held=(lock,)), state.time + MINUTE_US
+    found = plans_of(state, after, held, now, 10, left_alone(after))
     (pending,) = found.pending
     assert (pending.holder, pending.share, pending.waiting) == ("host:7", 0.25, False)
     assert pending.age_seconds == pytest.approx(60.0, abs=0.1)

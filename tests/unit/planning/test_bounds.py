@@ -55,6 +55,12 @@ def test_small_files_of_chunks_that_cross_count_together() -> None:
     assert CHUNK.interval.encloses(week.interval)
 
 
+@pytest.mark.parametrize(("size", "kind"), [(500, "major"), (501, "minor")])
+def test_twice_the_ideal_number_of_segments_is_due(size: int, kind: str) -> None:
+    """Two of 500 bytes could be one of 1,000; two that are larger are ideal, and joined at most."""
+    assert kinds(Policy(target_size=1000), *sizes((size, ""), (size, ""))) == [kind]
+
+
 @pytest.mark.parametrize(("size", "due"), [(1800, False), (1801, True)])
 def test_one_oversized_file_beside_no_base_is_due(size: int, due: bool) -> None:  # noqa: FBT001
     """As the largest size is known, and not only its power of two."""

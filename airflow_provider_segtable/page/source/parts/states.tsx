@@ -46,6 +46,8 @@ export function Empty({
   );
 }
 
+const TONE_WORDS = { info: "note", warning: "warning", ill: "error" } as const;
+
 export function Notice(props: {
   tone: "info" | "warning" | "ill";
   children: ComponentChildren;
@@ -54,7 +56,7 @@ export function Notice(props: {
   const health = props.tone === "info" ? "unknown" : props.tone;
   return (
     <div class={`notice ${props.tone}`} role="status">
-      <HealthMark health={health} {...(props.tone === "info" ? { word: "note" } : {})} />
+      <HealthMark health={health} word={TONE_WORDS[props.tone]} />
       <div class="text">{props.children}</div>
       {props.beside}
     </div>

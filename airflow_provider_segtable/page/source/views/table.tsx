@@ -1,9 +1,9 @@
 // A table at a glance: size and health, growth, columns with their history, properties with where
 // each value comes from, and the readers that cleaning has to spare.
 
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { ActionButton } from "../actions.tsx";
-import { address, useAnswer } from "../answers.ts";
+import { type Asked, address, useAnswer } from "../answers.ts";
 import type {
   Aim,
   ColumnShown,
@@ -27,6 +27,7 @@ import { tableHash } from "../route.ts";
 
 export function TableOverview({ table }: { table: string }) {
   const asked = useAnswer<TableShown>(address("api/table", { table }), { table });
+  useDoctor(asked);
   return (
     <Answered asked={asked} what="table">
       {(view) => (
@@ -54,6 +55,18 @@ export function TableOverview({ table }: { table: string }) {
       )}
     </Answered>
   );
+}
+
+const DOCTOR_MS = 2000;
+
+// The doctor takes longer than a page should: what it finds is asked for a little later.
+function useDoctor(asked: Asked<TableShown>): void {
+  const isLate = asked.data !== null && asked.data.health.late !== "";
+  useEffect(() => {
+    if (!isLate || asked.asking) return undefined;
+    const timer = setTimeout(asked.again, DOCTOR_MS);
+    return () => clearTimeout(timer);
+  }, [isLate, asked.asking]);
 }
 
 function Numbers({ view, version }: { view: TableShown; version: number }) {
@@ -133,7 +146,11 @@ function Health({ health, table }: { health: HealthShown; table: string }) {
     <Section title="Health" count={findings.length || ""} beside={beside}>
       {health.late && <Notice tone="info">The doctor has not answered yet: {health.late}</Notice>}
       {findings.length === 0 ? (
-        <Empty>Nothing is wrong with this table.</Empty>
+        <Empty>
+          {health.late || health.examined === "at a glance"
+            ? "Nothing is wrong at a glance."
+            : "The doctor finds nothing wrong."}
+        </Empty>
       ) : (
         <ul class="findings">
           {findings.map((finding) => (
