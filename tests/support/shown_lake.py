@@ -127,7 +127,9 @@ class ShownLake:
             opening=self._opened,
             hidden=HIDDEN,
         )
-        self.lake = Lake(lambda: {"": self.source}, self.clock, limits or Limits(limit_s=5.0, first_s=5.0))
+        self.lake = Lake(
+            lambda: {"": self.source}, self.clock, limits or Limits(limit_s=5.0, first_s=5.0)
+        )
 
     def create(self, name: str, properties: Mapping[str, str] | None = None) -> Table:
         """Create a table."""
