@@ -25,7 +25,7 @@ pytestmark = [
 MOST_CLICKS = 3
 MOST_BYTES = 150_000
 GUIDE = os.environ.get("SEGTABLE_PICTURES", "")
-"""Where pictures for documents are written; without it there are none. Tests see no variable."""
+"""Where pictures for documents are written, below the repository; without it there are none."""
 
 
 class Newcomer:
