@@ -42,6 +42,9 @@ _KEPT = {
     "SEGTABLE_SEEDS",
     "SEGTABLE_KILLS",
     "SEGTABLE_STORES",
+    "SEGTABLE_PAGE",
+    "SEGTABLE_PICTURES",
+    "SEGTABLE_CHROMIUM",
 }
 
 # pytest-xdist tells its workers the width of the terminal; what people see would depend on it.

@@ -160,7 +160,7 @@ def test_a_table_that_is_dropped_while_it_is_shown(
     place = str(tmp_path / "flights")
     Table.create(place, schema=SCHEMA, time_column="at", zookeeper=zookeeper.address)
     window: Window = opened()
-    window.expected.append("404")
+    window.expected += ["404", "ERR_CONNECTION_REFUSED"]
     with served_by_command(tmp_path, zookeeper.address) as address:
         window.page.goto(f"{address}{table_hash('flights')}")
         window.settle()
@@ -205,7 +205,7 @@ def test_without_zookeeper_locks_are_unknown_and_the_rest_is_shown(
 ) -> None:
     """``segtable ui``, whose ZooKeeper ends: tables are read from their store as before."""
     window: Window = opened()
-    window.expected.append("503")
+    window.expected += ["503", "ERR_CONNECTION_REFUSED"]  # the page outlives the command
     with (
         EmbeddedZooKeeper(tmp_path) as zookeeper,
         served_by_command(lake, zookeeper.address) as address,

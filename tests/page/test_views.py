@@ -54,10 +54,11 @@ def test_airflows_navigation_leads_to_it_and_its_theme_is_followed(
     frame.get_by_role("link", name=ORDERS).wait_for()
     window.picture("in-airflow")
     assert theme_of(window) == "light"
-    page.evaluate("localStorage.setItem('theme', 'dark')")
-    page.reload()
-    frame.get_by_role("link", name=ORDERS).wait_for()
-    assert theme_of(window) == "dark"
+    page.get_by_role("button", name="User").click()
+    page.get_by_text("Appearance").click()
+    page.get_by_text("Dark Mode").click()
+    frame.locator("html[data-theme=dark]").wait_for(state="attached")
+    page.keyboard.press("Escape")
     window.picture("in-airflow-dark")
 
 

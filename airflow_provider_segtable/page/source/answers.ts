@@ -180,7 +180,7 @@ export function useAnswer<T>(path: string | null, options: Options = {}): Asked<
     );
     return () => control.abort();
   }, [path, round]);
-  useRetry(state.failure, again);
+  useRetry(state, again);
   useMoved(state.entry?.answer.version ?? null, options, again);
   return {
     data: state.entry?.answer.data ?? null,
@@ -208,12 +208,15 @@ function next<T>(old: State<T>, path: string, keepLast: boolean): State<T> {
 }
 
 // What passes by itself is asked again; what a person has to change is not.
-function useRetry(failure: Refused | null, again: () => void): void {
+function useRetry<T>({ failure, entry, asking }: State<T>, again: () => void): void {
+  const passes = failure
+    ? [0, 429, 502, 503, 504].includes(failure.status)
+    : Boolean(entry?.answer.late);
   useEffect(() => {
-    if (failure === null || ![0, 429, 502, 503, 504].includes(failure.status)) return undefined;
+    if (!passes || asking) return undefined;
     const timer = setTimeout(again, POLL_MS);
     return () => clearTimeout(timer);
-  }, [failure]);
+  }, [passes, asking]);
 }
 
 // ---- the poll ----
