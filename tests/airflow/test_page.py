@@ -66,7 +66,7 @@ def airflow(lake: Path, airflow_db: None) -> Any:  # noqa: ARG001  # they have t
 
 def browser(airflow: Any, role: str | None, *, cookie: bool = True) -> Browser:
     """Return the browser of a user with a role."""
-    token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username="ann", role=role))
+    token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username="analyst", role=role))
     return Browser(airflow, cookies={"_token": token} if cookie else {})
 
 
@@ -74,7 +74,11 @@ def test_a_viewer_sees_the_tables_below_the_connections_root(airflow: Any, lake:
     """The cookie of Airflow's own page is enough."""
     asking = browser(airflow, "VIEWER")
     session = asking.get("/segtable/api/session").json()["data"]
-    assert (session["user"], session["authenticated"], session["airflow"]) == ("ann", True, True)
+    assert (session["user"], session["authenticated"], session["airflow"]) == (
+        "analyst",
+        True,
+        True,
+    )
     assert session["places"] == [str(lake)]
     lines = asking.get("/segtable/api/fleet").json()["data"]["lines"]
     assert [(line["table"], line["files"], line["rows"]) for line in lines] == [("flights", 2, 2)]

@@ -1,7 +1,7 @@
 """A real Airflow below a sub-path, with users, and the DAGs of a fleet for ``tests.page.lake``.
 
-``anna`` administrates, ``otto`` may trigger DAGs, ``viv`` may only look. Tokens that Airflow would
-not make, such as one that has expired, are signed with its own secret.
+``admin`` administrates, ``operator`` may trigger DAGs, ``viewer`` may only look. Tokens that
+Airflow would not make, such as one that has expired, are signed with its own secret.
 """
 
 import json
@@ -16,7 +16,7 @@ from tests.page.lake import FLEET
 from tests.support.airflow_api import poll
 from tests.support.airflow_stack import AirflowStack
 
-USERS = {"anna": "admin", "otto": "op", "viv": "viewer"}
+USERS = {"admin": "admin", "operator": "op", "viewer": "viewer"}
 BELOW = "/team/a"
 DAGS = """
 from pathlib import Path
@@ -76,7 +76,7 @@ class LookedAt(AirflowStack):
 
     def prepare(self) -> None:
         """Wait until the DAGs are there."""
-        self.token = self.token_of("anna")
+        self.token = self.token_of("admin")
         self.wait_dag(PLANNER, timeout_s=TIMEOUT_S)
 
     def token_of(self, user: str) -> str:

@@ -74,9 +74,9 @@ def opened(browser: Any) -> Iterator[Opening]:
 
 @pytest.fixture
 def reader(airflow: LookedAt, opened: Opening) -> Opening:
-    """Opens windows of a user of Airflow, of ``anna`` by default."""
+    """Opens windows of a user of Airflow, of ``admin`` by default."""
 
-    def made(user: str = "anna", **arguments: Any) -> Window:
+    def made(user: str = "admin", **arguments: Any) -> Window:
         return opened(cookies=airflow.cookies(airflow.token_of(user)), **arguments)
 
     return made

@@ -119,7 +119,7 @@ class Lake:
         for _ in range(94):
             self._append(table, LATE_DAY, 40)
         self._days_ago(1)
-        self._by(table, "anna").delete("customer < 40")
+        self._by(table, "admin").delete("customer < 40")
         self._by(table, "nightly_fix").update(
             {"country": "AT"}, where="country = 'AU' and customer < 200"
         )
@@ -152,7 +152,7 @@ class Lake:
             self._days_ago(7 - n / 2)
             self._by(table, "billing:17").upsert(self._rows(LATE_DAY, 200, first=n * 50))
         self._days_ago(2)
-        self._by(table, "anna").delete("order_id < 20")
+        self._by(table, "admin").delete("order_id < 20")
 
     def sensors(self) -> None:
         """Make the table of hours."""

@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(900),
 ]
-USER = "otto"
+USER = "operator"
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def test_a_lock_is_taken_away(actor: Actor, returns: Table) -> None:
 
 def test_who_may_only_look_finds_no_button(airflow: LookedAt, reader: Opening) -> None:
     """A viewer sees the views; nothing to press, and the server refuses what is sent anyway."""
-    viewer = Actor(airflow, reader("viv"))
+    viewer = Actor(airflow, reader("viewer"))
     page = viewer.goes("overview")
     assert page.get_by_role("button", name="Tag this version").count() == 0
     refused = page.evaluate(

@@ -62,7 +62,7 @@ def tabbed_to(page: Any, name: str, *, by: str = "name") -> None:
 @pytest.fixture
 def window(airflow: LookedAt, reader: Opening) -> Window:
     """The start page before a user who may act; the mouse is not used."""
-    made: Window = reader("otto")
+    made: Window = reader("operator")
     made.page.goto(airflow.lake_page)
     made.page.get_by_role("link", name=ORDERS, exact=True).wait_for()
     return made

@@ -74,7 +74,7 @@ Coming = Callable[[], Newcomer]
 @pytest.fixture
 def newcomer(airflow: LookedAt, reader: Opening) -> Newcomer:
     """Someone before the start page."""
-    return Newcomer(airflow, reader("viv"))
+    return Newcomer(airflow, reader("viewer"))
 
 
 def test_which_tables_are_ill_and_why(newcomer: Newcomer) -> None:
@@ -110,7 +110,7 @@ def test_who_changed_yesterdays_rows(newcomer: Newcomer) -> None:
     newcomer.clicks += 1
     newcomer.window.settle()
     newcomer.window.page.get_by_text("customer < 40").first.wait_for()
-    newcomer.sees("anna", "where customer < 40", "nightly_fix")
+    newcomer.sees("admin", "where customer < 40", "nightly_fix")
     newcomer.takes("timeline", down_to="table.data")
 
 

@@ -48,7 +48,7 @@ Promise.allSettled(tries.map((each) =>
 
 def test_a_user_without_the_right_reads_why(airflow: LookedAt, opened: Opening) -> None:
     """Airflow knows the user; the page is refused as a whole, in words."""
-    token = airflow.signed("viv", role=None)
+    token = airflow.signed("viewer", role=None)
     window: Window = opened(cookies=airflow.cookies(token))
     window.expected.append("403")
     window.page.goto(airflow.lake_page)
@@ -63,13 +63,13 @@ def test_an_expired_session_is_said_where_the_page_is_open(
     airflow: LookedAt, reader: Opening
 ) -> None:
     """What is shown stays, and says that it is old; another view says that a login is missing."""
-    window: Window = reader("viv")
+    window: Window = reader("viewer")
     window.expected += ["401", "403"]
     page = window.page
     page.goto(airflow.lake_page)
     window.settle()
     window.context.clear_cookies()
-    window.context.add_cookies(airflow.cookies(airflow.signed("viv", lasts_s=-60)))
+    window.context.add_cookies(airflow.cookies(airflow.signed("viewer", lasts_s=-60)))
     page.get_by_role("link", name=ORDERS, exact=True).click()
     page.get_by_text("log in again").first.wait_for()
     window.picture("session-expired")
@@ -78,7 +78,7 @@ def test_an_expired_session_is_said_where_the_page_is_open(
 
 def test_another_page_cannot_use_a_users_session(airflow: LookedAt, reader: Opening) -> None:
     """It neither reads an answer nor changes anything, and cannot show the page in a frame."""
-    window: Window = reader("anna")
+    window: Window = reader("admin")
     window.expected += [
         "CORS",
         "net::ERR_FAILED",
@@ -128,7 +128,7 @@ def asked(airflow: LookedAt, path: str, **query: str) -> Any:
 
 def test_markup_in_names_and_authors_is_text(airflow: LookedAt, reader: Opening) -> None:
     """Each view shows it as it is written; no script runs, nothing is loaded."""
-    window: Window = reader("viv")
+    window: Window = reader("viewer")
     window.page.on("dialog", lambda each: window.complaints.append(f"dialog: {each.message}"))
     for view in OF_TABLE:
         window.page.goto(f"{airflow.lake_page}{table_hash(MARKUP, view)}")
@@ -143,7 +143,7 @@ def test_markup_in_names_and_authors_is_text(airflow: LookedAt, reader: Opening)
 
 def test_a_table_that_is_gone_is_said(airflow: LookedAt, reader: Opening) -> None:
     """Its name is in the message, and the fleet is a click away."""
-    window: Window = reader("viv")
+    window: Window = reader("viewer")
     window.expected.append("404")
     window.page.goto(f"{airflow.lake_page}{table_hash('sales/gone')}")
     window.page.get_by_text("holds no segtable table").first.wait_for()

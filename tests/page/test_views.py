@@ -46,8 +46,8 @@ def test_airflows_navigation_leads_to_it_and_its_theme_is_followed(
     window.expected.append("/ui/config")  # Airflow's own login page asks for it
     page = window.page
     page.goto(f"{airflow.base}/")
-    page.get_by_label("Username").fill("anna")
-    page.get_by_label("Password").fill("anna")
+    page.get_by_label("Username").fill("admin")
+    page.get_by_label("Password").fill("admin")
     page.get_by_role("button", name=re.compile("sign in|log in", re.IGNORECASE)).click()
     page.get_by_role("link", name="Lake").click()
     frame = page.frame_locator("iframe")

@@ -265,11 +265,11 @@ def test_another_body_is_refused(world: Here, body: Any) -> None:
 @pytest.mark.parametrize(
     ("user", "author"),
     [
-        ("ann", "ann:abcdef"),
-        ("Ann Lee", "Ann_Lee:abcdef"),
+        ("analyst", "analyst:abcdef"),
+        ("First Last", "First_Last:abcdef"),
         ("a dag/run/task", "a_dag_run_task:abcdef"),
-        ("<b>ann</b>\n", "_b_ann_b_:abcdef"),
-        ("ann@example.org", "ann@example.org:abcdef"),
+        ("<b>analyst</b>\n", "_b_analyst_b_:abcdef"),
+        ("analyst@example.org", "analyst@example.org:abcdef"),
         ("", "unknown:abcdef"),
         ("x" * 500, f"{'x' * 80}:abcdef"),
     ],
