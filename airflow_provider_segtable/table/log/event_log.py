@@ -350,7 +350,8 @@ class EventLog:
         """Return the last state before a table was dropped; None if it cannot be read any more."""
         base = self._base(most=end.n - 1)
         start = base.n + 1 if base else self.begin()
-        state = fold(base, islice(self.events(start), end.n - start))
+        # A table that took the place of the dropped one begins after its end.
+        state = fold(base, islice(self.events(start), max(0, end.n - start)))
         return state if state is not None and state.n == end.n - 1 else None
 
     def as_of(self, time: Instant) -> State:

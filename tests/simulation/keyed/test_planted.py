@@ -297,7 +297,7 @@ PLANTED = [
     (deleted_keys_are_met, slow, MERGERS, 1, "rows"),
     (majors_leave_no_base, slow, DIVIDERS, 0, "base_only"),
     (restored_files_are_bases, slow, BASES, 1, "rows"),
-    (restores_leave_no_base, slow, BASES, 1, "base_only"),
+    (restores_leave_no_base, slow, BASES, 24, "base_only"),
     (files_left, slow, DROPPERS, 2, "a drop returned, but left"),
 ]
 

@@ -368,6 +368,16 @@ def test_a_paused_drop_spares_the_new_table(place: Place) -> None:
     assert not verify(place.ports()).findings
 
 
+def test_the_state_before_a_drop_is_gone_once_another_table_is_there(place: Place) -> None:
+    """The log of the new table begins after the end of the old one's."""
+    ports = place.ports()
+    Table(ports).append(rows(range(3)))
+    drop(ports)
+    log = place.create().ports.log
+    created = next(iter(log.events(log.begin())))
+    assert log.before(replace(created, n=created.n - 1)) is None
+
+
 @pytest.mark.parametrize("later", ["dropped", "cleaned"])
 def test_a_paused_drop_spares_what_came_after_the_new_table_began(place: Place, later: str) -> None:
     """Its first event is gone again, by a drop or a cleaning: a later marker tells of it."""
