@@ -1,4 +1,7 @@
-"""Each action by its dialog: shown before, asked once, then in the timeline by its user's name."""
+"""Each action by its dialog: shown before, asked once, then in the timeline by its user's name.
+
+The last module by its name: the questions are asked of a lake in which no action was taken.
+"""
 
 import re
 from collections.abc import Mapping
