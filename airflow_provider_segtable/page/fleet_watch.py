@@ -11,8 +11,12 @@
 5. A look that is newer gives the table a point of its history, of which the newest ``POINTS`` are
    kept. A table that is new here gets its history from its log, a few tables a pass, if it has at
    most ``MOST_SEGMENTS``.
+6. Few tables are looked at at once (``AT_ONCE``), as other answers come from the same processor.
+7. A pass that fails, for whatever reason, is said (``Fleetwide.late``), and the next one keeps its
+   pause.
 """
 
+import logging
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
@@ -33,6 +37,7 @@ from airflow_provider_segtable.ports.clock import Clock
 from airflow_provider_segtable.services.fleet_run import Looked, run_fleet
 from airflow_provider_segtable.table.context import TableContext
 
+_LOG = logging.getLogger(__name__)
 PAUSE = 10
 LEAST_PAUSE_S = 3.0
 SLOW_S = 10.0
@@ -130,12 +135,20 @@ class FleetWatch:
         try:
             self._look_at_all(self._clock.now())
         except (SegtableError, OSError) as error:
-            late = self.source.safe(f"{type(error).__name__}: {error}")
+            late = self._failed(error)
+        except Exception as error:  # noqa: BLE001 - nobody waits for this thread (rule 7)
+            late = self._failed(error)
+            _LOG.warning(
+                "the tables of %s were not all looked at", self.source.label, exc_info=True
+            )
         with self._mutex:
             self._late = late
             now_s = self._clock.monotonic()
             self._took_s = now_s - self._begun_s
             self._next_s = now_s + max(LEAST_PAUSE_S, self._took_s * PAUSE)
+
+    def _failed(self, error: Exception) -> str:
+        return self.source.safe(f"{type(error).__name__}: {error}")
 
     def _look_at_all(self, now: Instant) -> None:
         source = self.source

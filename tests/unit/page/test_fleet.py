@@ -1,14 +1,17 @@
 """The list of tables: the worst first, from looks in the background, without keeping any state."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.page.fleet_watch import Fleetwide
 from airflow_provider_segtable.page.lake import Limits
 from airflow_provider_segtable.page.sources import within
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
 from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet
+from airflow_provider_segtable.planning.fleet.fleet_memory import FoundTables
 from airflow_provider_segtable.table.log.event_log import event_path
 from airflow_provider_segtable.table.table import Table
 from tests.support.shown_lake import ShownLake
@@ -142,6 +145,25 @@ def test_a_pass_waits_until_the_last_one_is_long_ago(made: ShownLake) -> None:
     for _ in range(5):
         lines(made)
     assert not made.store.requests
+
+
+def test_a_pass_that_fails_by_an_error_of_no_kind_is_said_and_keeps_its_pause(
+    made: ShownLake,
+) -> None:
+    """Readers that poll do not repeat it at once, and its text has no credential."""
+    begun = list[Instant]()
+
+    def find(_: object, now: Instant) -> FoundTables:
+        begun.append(now)
+        raise RuntimeError("no thread for key-of-the-store")
+
+    made.source = replace(made.source, find=find)
+    for _ in range(3):
+        lines(made)
+        waited(made)
+    assert len(begun) == 1
+    made.clock.advance(2)
+    assert made.browser().get("/api/fleet").json()["late"] == "RuntimeError: no thread for ***"
 
 
 def test_while_a_store_hangs_the_list_is_the_last_known(made: ShownLake) -> None:
