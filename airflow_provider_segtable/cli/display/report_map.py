@@ -21,7 +21,12 @@ from airflow_provider_segtable.cli.display.time_axis import TimeAxis
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.time import Interval, iso
 from airflow_provider_segtable.core.timeline import GroupState
-from airflow_provider_segtable.library.segment_map.shapes import LanePlace, Shape, Shapes
+from airflow_provider_segtable.library.segment_map.shapes import (
+    LanePlace,
+    Shape,
+    Shapes,
+    lane_words,
+)
 
 WIDTH, LEFT, RIGHT = 1080.0, 124.0, 12.0
 HIGHEST, LOWEST = 34.0, 7.0
@@ -157,13 +162,7 @@ def _class(shape: Shape) -> str:
 
 
 def _lane_name(place: LanePlace, lanes: Sequence[LanePlace]) -> str:
-    bucket, level, generation = place
-    parts = [f"bucket {bucket}"] if bucket is not None else []
-    if any(each[1] for each in lanes):
-        parts.append(f"version {level + 1}")
-    if any(each[2] for each in lanes):
-        parts += [f"gen {generation}"] if generation else [] if level else ["appended"]
-    return " · ".join(parts) or "segments"
+    return " · ".join(lane_words(place, lanes, "version ")) or "segments"
 
 
 def _heights(lanes: Sequence[LanePlace]) -> list[float]:

@@ -19,7 +19,7 @@ from airflow_provider_segtable.cli.display.time_axis import TimeAxis
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.timeline import GroupState
-from airflow_provider_segtable.library.segment_map.shapes import LanePlace, Shape, Shapes
+from airflow_provider_segtable.library.segment_map.shapes import Shape, Shapes, lane_words
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 MOST_LANES = 40
@@ -94,7 +94,7 @@ def _lanes(shapes: Shapes, width: int) -> Iterator[Text]:
     for shape, place in zip(shapes.shapes, places, strict=True):
         by_lane.setdefault(shape.lane, []).append((shape, place))
     for lane in reversed(range(max(0, len(shapes.lanes) - MOST_LANES), len(shapes.lanes))):
-        name = _lane_name(shapes.lanes[lane], shapes.lanes)
+        name = " ".join(lane_words(shapes.lanes[lane], shapes.lanes, "v"))
         row = Text(f"{name[-NAMES:]:>{NAMES}} ", style="cyan")
         yield row.append_text(_row(by_lane.get(lane, ()), width, scale))
 
@@ -145,16 +145,6 @@ def _style(shape: Shape) -> str:
     if shape.state is GroupState.OVERSHADOWED:
         return "bright_black"
     return "yellow" if shape.deleted_share >= MUCH_DELETED else "green"
-
-
-def _lane_name(place: LanePlace, lanes: Sequence[LanePlace]) -> str:
-    bucket, level, generation = place
-    parts = [f"bucket {bucket}"] if bucket is not None else []
-    if any(each[1] for each in lanes):
-        parts.append(f"v{level + 1}")
-    if any(each[2] for each in lanes):
-        parts += [f"gen {generation}"] if generation else [] if level else ["appended"]
-    return " ".join(parts)
 
 
 def _axis(shapes: Shapes, width: int) -> Iterator[Text]:

@@ -8,7 +8,7 @@
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 from airflow_provider_segtable.core.chunk import ChunkSummary
@@ -40,12 +40,6 @@ def columns_of(timeline: Timeline, window: Interval | None = None) -> Iterator[C
             placed = [each for each in placed if each.interval.overlaps(window)]
         if placed:
             yield placed
-
-
-def ends_of(column: Iterable[Placed]) -> tuple[Instant, Instant]:
-    """Return the first instant of a column, and the first after it."""
-    intervals = [each.interval for each in column]
-    return min([each.start for each in intervals]), max([each.end for each in intervals])
 
 
 def _placed(together: list[tuple[AnyChunk, GroupState]]) -> Iterator[Placed]:

@@ -216,6 +216,24 @@ def _of_chunks(found: Sum, lanes: Lanes) -> Shape:
     )
 
 
+def lane_words(place: LanePlace, lanes: Iterable[LanePlace], version: str) -> list[str]:
+    """Return what distinguishes a lane from the other ones of a picture, in words.
+
+    Args:
+        place: of the lane.
+        lanes: all lanes of the picture.
+        version: stands before the number of a version.
+    """
+    bucket, level, generation = place
+    some = [*lanes]
+    words = [f"bucket {bucket}"] if bucket is not None else []
+    if any(each[1] for each in some):
+        words.append(f"{version}{level + 1}")
+    if any(each[2] for each in some):
+        words += [f"gen {generation}"] if generation else [] if level else ["appended"]
+    return words
+
+
 def _lanes(places: Iterable[LanePlace]) -> Lanes:
     """Return the indexes of lanes, from the bottom to the top."""
     return {place: at for at, place in enumerate(sorted(set(places), key=_from_below))}
