@@ -28,7 +28,6 @@ from pydantic import StringConstraints, ValidationError
 from airflow_provider_segtable.core.arguments import shown
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.facts import Facts
-from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.page.answer import Shown
 from airflow_provider_segtable.page.lake import Seen
@@ -169,4 +168,4 @@ def author_named(user: str, token: str) -> str:
 
 def command_line(seen: Seen, foreseen: Foreseen) -> str:
     """Return the command that does the same, as a shell takes it."""
-    return seen.safe(redacted(join(("segtable", *foreseen.command))))
+    return seen.safe(join(("segtable", *foreseen.command)))

@@ -21,7 +21,6 @@ from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.author import host_of, task_named
 from airflow_provider_segtable.core.log.plan import PlanState
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time import DAY_US, SECOND_US, Instant, iso
 from airflow_provider_segtable.page.answer import MOST_LISTED, Answer, Limit, Shown
 from airflow_provider_segtable.page.lake import FleetSeen, Lake, Seen
@@ -338,7 +337,7 @@ class FleetRuns:
             try:
                 answer = await self._lake.answer(table.name, _seen, since=since, limit=limit)
             except (SegtableError, OSError) as error:
-                return redacted(str(error))
+                return self._lake.safe(str(error))
         self._recent.keep((table.name, since), (answer.version or 0, answer.data))
         return answer.data
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from airflow_provider_segtable.core.errors import NotATable
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.page.sources import Source, TablePlace
 from airflow_provider_segtable.page.workers import Workers
@@ -50,7 +51,7 @@ class Seen:
     state: State
     at: Instant
     fleet: Fleet
-    safe: Callable[[str], str] = field(default=str, repr=False)
+    safe: Callable[[str], str] = field(default=redacted, repr=False)
 
     @property
     def place(self) -> TablePlace:

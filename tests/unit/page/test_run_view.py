@@ -63,6 +63,16 @@ def test_the_runs_of_the_fleet_are_those_of_its_tables() -> None:
     assert again["total"] == 1
 
 
+def test_a_table_that_cannot_be_read_is_missing_without_credentials() -> None:
+    """Its reason hides those of the store, as each other error of the page does."""
+    made = ShownLake("a/busy")
+    browser = made.browser()
+    browser.get("/api/fleet")
+    made.store.fault = "403 for key-of-the-store"
+    found = browser.get("/api/runs").json()["data"]
+    assert found["missing"] == ["a/busy: 403 for ***"]
+
+
 def test_a_fleet_without_tables_has_no_runs() -> None:
     """Nothing is waited for."""
     found = ShownLake().browser().get("/api/runs").json()["data"]
