@@ -102,6 +102,7 @@ def test_the_segment_map_is_read_by_arrows(window: Window) -> None:
     page = window.page
     tabbed_to(page, ORDERS)
     page.keyboard.press("Enter")
+    page.locator("main:focus").wait_for()  # keys are of the view that is there
     page.keyboard.press("m")
     page.locator("canvas").first.wait_for()
     window.settle()
