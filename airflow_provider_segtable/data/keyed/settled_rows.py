@@ -1,0 +1,431 @@
+"""Divide a file group into rows that are shown as they are, and rows that are merged at read.
+
+1. A group is divided by its *settled* files, whose rows have known fates (``settled_file``), and the
+   *tail*: its other files. A reader shows the rows of settled files without those that are lost,
+   deleted or open, in any columns, as those of plain files. It merges the open rows, the whole tail,
+   and the *touched* rows: rows of settled files with a key of the tail, lost ones excepted.
+2. All rows of a key that is not in the tail are in settled files, so their fates decide. All rows of
+   a key that is in the tail are merged: its lost rows are lower than one of these, and merging
+   takes maxima (``core.tables.merge_rules``).
+3. More touched rows than the tail needs change nothing: merged with each other, they are what their
+   fates say. So touched rows are kept in memory by the settled files alone, and grow with the tail
+   (``TouchedRows``).
+4. Without a settlement in the log the largest sorted run of a group is settled by itself: it has one
+   row for each key, and these are shown unless they are tombstones. Statistics in the footers tell
+   that a file has none, so nothing is read to find that out.
+5. A group whose tail has more rows than its settled files is not divided: all of it is merged.
+6. A division is plain data: file descriptors and row filters. Any reader may use it, also in tasks.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap
+
+from airflow_provider_segtable.core.predicate import AllOf, Compare, Compares
+from airflow_provider_segtable.core.segment import ROOT, ROW, Run, Segment, SegmentId
+from airflow_provider_segtable.core.tables.merge_rules import (
+    DELETE,
+    HIDDEN,
+    OP,
+    ROOT_PARTITION,
+    MergeRules,
+)
+from airflow_provider_segtable.core.timeline import sorted_run
+from airflow_provider_segtable.data.conditions import Condition, by_predicate
+from airflow_provider_segtable.data.keyed.group_reader import GroupReader
+from airflow_provider_segtable.data.keyed.key_groups import Flags, KeyGroups, RootOrders, whole
+from airflow_provider_segtable.data.keyed.keyed_rows import with_root
+from airflow_provider_segtable.data.keyed.merging import key_codes, latest, windows
+from airflow_provider_segtable.data.keyed.settled_file import (
+    Fates,
+    FileFates,
+    RowFates,
+    bitmap_of,
+)
+from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
+from airflow_provider_segtable.data.row_filter import Bits, RowFilter, bits_of, flags_between
+from airflow_provider_segtable.data.rows import Keys
+from airflow_provider_segtable.data.sort_keys import Indices
+
+# Divisions
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """A file, and the filter of its rows."""
+
+    segment: Segment
+    row_filter: RowFilter
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows that the filter leaves."""
+        return self.segment.rows - self.row_filter.deleted_rows()
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """The rows of a file group: shown as they are (``plain``), and to be merged (``rest``)."""
+
+    plain: tuple[Filtered, ...]
+    rest: tuple[Filtered, ...]
+
+    @property
+    def filters(self) -> dict[SegmentId, RowFilter]:
+        """Return the filters of the rest, by segment; other files are merged as a whole."""
+        return {each.segment.id: each.row_filter for each in self.rest if each.row_filter.runs}
+
+
+def divided(
+    reader: GroupReader,
+    segments: Sequence[Segment],
+    rules: MergeRules,
+    settled: Fates | None = None,
+    by_key: Condition | None = None,
+) -> Division | None:
+    """Return the division of a file group; None if all of it is to be merged.
+
+    Args:
+        reader: reads the group's files.
+        segments: the files with rows; all of the group, or those that a condition on the key left.
+        rules: how the records of a key become its row.
+        settled: the fates by a settlement that the version uses.
+        by_key: only rows that match are wanted; on the key alone.
+    """
+    runs = {} if settled else _by_run(segments)
+    if settled:
+        own = [segment for segment in segments if segment.id.partition in settled]
+    else:
+        own = max(runs.values(), key=_rows) if runs else []
+    named = {segment.id for segment in own}
+    tail = [segment for segment in segments if segment.id not in named]
+    if not own or _rows(tail) > _rows(own):
+        return None
+    fates = settled or own_fates(reader, own, rules)
+    touched = _touched(reader, own, tail, rules, by_key) if tail else {}
+    pairs = [_of_file(each, fates[each.id.partition], touched) for each in own]
+    return Division(
+        plain=tuple(plain for plain, _ in pairs if plain is not None),
+        rest=(
+            *(rest for _, rest in pairs if rest is not None),
+            *(Filtered(segment, RowFilter()) for segment in tail),
+        ),
+    )
+
+
+def _rows(segments: Iterable[Segment]) -> int:
+    return sum(segment.rows for segment in segments)
+
+
+def _by_run(segments: Iterable[Segment]) -> dict[Any, list[Segment]]:
+    runs: dict[Any, list[Segment]] = {}
+    for segment in segments:
+        runs.setdefault(sorted_run(segment), []).append(segment)
+    return runs
+
+
+def _of_file(
+    segment: Segment, fates: FileFates, touched: Mapping[int, Flags]
+) -> tuple[Filtered | None, Filtered | None]:
+    """Return the shown rows of a settled file, and its rows to be merged; None for none."""
+    count, name = segment.rows, str(segment.id)
+    unshown, chosen, left = fates.unshown, fates.open, fates.shown
+    found = touched.get(segment.id.partition)
+    if found is not None and found.any():
+        found = found & ~_flags(fates.lost, count)
+        gone = found | _flags(unshown, count)
+        left = count - int(gone.sum())
+        unshown = bits_of(np.flatnonzero(gone).astype(np.uint32))
+        chosen = bits_of(np.flatnonzero(found | _flags(fates.open, count)).astype(np.uint32))
+    runs = (Run(segment.id, 0, count),)
+    shown = RowFilter(runs=runs, deleted={name: unshown} if unshown else {})
+    merged = RowFilter(runs=runs, chosen={name: chosen})
+    return (
+        Filtered(segment, shown) if left else None,
+        Filtered(segment, merged) if chosen else None,
+    )
+
+
+def _flags(bits: Bits, count: int) -> Flags:
+    """Return bits as flags of all rows of a file."""
+    found = np.zeros(count, bool)
+    if bits:
+        some = flags_between(bits, 0, count)
+        found[: len(some)] = some
+    return found
+
+
+# Fates of one sorted run
+def own_fates(reader: GroupReader, run: Sequence[Segment], rules: MergeRules) -> Fates:
+    """Return the fates of the rows of one sorted run, as if there were no other file."""
+
+    def made() -> tuple[Fates, int]:
+        fates = {at: each.packed() for at, each in run_fates(reader, run, rules).items()}
+        return fates, 64 + sum(len(each.unshown) for each in fates.values())
+
+    return reader.view(("fates", _names(run)), made)
+
+
+def run_fates(
+    reader: GroupReader, run: Sequence[Segment], rules: MergeRules
+) -> dict[int, RowFates]:
+    """Return ``own_fates`` as bitmaps."""
+    deleted = {segment: _deletions(reader, segment) for segment in run}
+    if rules.partial and any(deleted.values()):  # a tombstone and an upsert may have one key
+        return settled_fates(reader, run, rules)
+    return {
+        segment.id.partition: RowFates(segment.rows, tombstones=rows)
+        for segment, rows in deleted.items()
+    }
+
+
+def _names(segments: Iterable[Segment]) -> tuple[tuple[int, str], ...]:
+    """Return the files as a key: a restore shows a file again under another partition."""
+    return tuple(sorted((segment.id.partition, segment.path) for segment in segments))
+
+
+_DELETES = Compare(OP, Compares.EQUAL, DELETE)
+
+
+def _deletions(reader: GroupReader, segment: Segment) -> BitMap:
+    """Return the tombstones of a file; row groups without any are not read, by statistics."""
+    test = by_predicate(_DELETES, reader.table.time_column)
+    found = BitMap()
+    for (read,) in reader.reads([segment], [OP], test, addressed=True):
+        for batch in read.batches():
+            gone = np.asarray(batch.column(OP)) == DELETE
+            found |= BitMap(np.asarray(batch.column(ROW))[gone].astype(np.uint32))
+    return found
+
+
+# Touched rows
+Look = Callable[[Sequence[Segment]], Mapping[int, Flags]]
+
+
+@dataclass(slots=True)
+class TouchedRows:
+    """The rows of settled files with a key of one of the files in ``covered``, by partition."""
+
+    covered: set[str] = field(default_factory=set)
+    rows: dict[int, Flags] = field(default_factory=dict)
+    lock: Lock = field(default_factory=Lock)
+
+    def extended(self, tail: Sequence[Segment], look: Look) -> Mapping[int, Flags]:
+        """Return the touched rows of a tail; only files that are not covered yet are looked at."""
+        with self.lock:
+            new = [segment for segment in tail if segment.path not in self.covered]
+            if new:
+                for partition, flags in look(new).items():
+                    known = self.rows.get(partition)
+                    self.rows[partition] = flags if known is None else known | flags
+                self.covered.update(segment.path for segment in new)
+            return dict(self.rows)
+
+
+def _touched(
+    reader: GroupReader,
+    own: Sequence[Segment],
+    tail: Sequence[Segment],
+    rules: MergeRules,
+    by_key: Condition | None,
+) -> Mapping[int, Flags]:
+    """Return the touched rows of settled files, by partition."""
+
+    def look(new: Sequence[Segment]) -> Mapping[int, Flags]:
+        return touched_rows(reader, own, new, rules.key, by_key)
+
+    if by_key is not None:  # it leaves a few row groups to look at, and the result is its own
+        return look(tail)
+    kept = reader.view(("touched", _names(own)), lambda: (TouchedRows(), _rows(own)))
+    return kept.extended(tail, look)
+
+
+def touched_rows(
+    reader: GroupReader,
+    own: Sequence[Segment],
+    tail: Sequence[Segment],
+    key: Sequence[str],
+    by_key: Condition | None = None,
+) -> dict[int, Flags]:
+    """Return the rows of some files with a key that occurs in others, by partition.
+
+    Args:
+        reader: reads the files.
+        own: the files with the rows.
+        tail: the files with the keys, which fit into memory.
+        key: the columns of the key.
+        by_key: only keys that match.
+    """
+    keys = _keys_of(reader, tail, key, by_key)
+    if not keys.num_rows:
+        return {}
+    find = _finder(keys, key)
+    test = by_key or _near(keys.column(0), key[0], reader.table.time_column)
+    found = {}
+    for segment in own:
+        flags = np.zeros(segment.rows, bool)
+        for (read,) in reader.reads([segment], key, test, addressed=True):
+            for batch in read.batches():
+                flags[np.asarray(batch.column(ROW))[find(batch)]] = True
+        if flags.any():
+            found[segment.id.partition] = flags
+    return found
+
+
+def _keys_of(
+    reader: GroupReader, segments: Sequence[Segment], key: Sequence[str], test: Condition | None
+) -> pa.Table:
+    """Return the keys of files, in any order, with repetitions."""
+    reads = [read for run in reader.reads(segments, key, test) for read in run]
+    batches = (batch for read in reads for batch in read.batches())
+    kept = [batch if test is None else test.keep(batch) for batch in batches]
+    none = pa.schema([reader.schema.field(name) for name in key])
+    return pa.Table.from_batches(kept, kept[0].schema if kept else none)
+
+
+def _finder(keys: pa.Table, key: Sequence[str]) -> Callable[[pa.RecordBatch], Indices]:
+    """Return a function that returns the rows of a batch, sorted by key, with one of the keys."""
+    if len(key) == 1 and _is_number(keys.column(0).type):
+        wanted = np.unique(_numbers(keys.column(0)))
+        return lambda batch: _places(_numbers(batch.column(0)), wanted)
+    known = Keys.of(keys, key, nulls=True)
+    return lambda batch: np.flatnonzero(known.find(batch) >= 0)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_signed_integer(kind) or pa.types.is_timestamp(kind)
+
+
+def _numbers(column: pa.Array | pa.ChunkedArray) -> Indices:
+    return np.asarray(whole(column).cast(pa.int64()))
+
+
+def _places(rows: Indices, wanted: Indices) -> Indices:
+    """Return the places in sorted rows of values that are sorted, too; a value may occur twice."""
+    near = wanted[np.searchsorted(wanted, rows[0]) : np.searchsorted(wanted, rows[-1], "right")]
+    first, after = (np.searchsorted(rows, near, side) for side in ("left", "right"))
+    present = after > first
+    return np.union1d(first[present], after[present] - 1)
+
+
+def _near(keys: pa.ChunkedArray, name: str, time_column: str) -> Condition | None:
+    """Return the condition that a key's first column is between the least and the greatest one."""
+    if not pa.types.is_signed_integer(keys.type) and not pa.types.is_string(keys.type):
+        return None
+    ends = pc.min_max(keys).as_py()
+    low = Compare(name, Compares.AT_LEAST, ends["min"])
+    return by_predicate(AllOf((low, Compare(name, Compares.AT_MOST, ends["max"]))), time_column)
+
+
+# Settling
+_FILE = HIDDEN + "file"
+
+
+def settled_fates(
+    reader: GroupReader,
+    segments: Sequence[Segment],
+    rules: MergeRules,
+    known: Mapping[int, RowFates] | None = None,
+) -> dict[int, RowFates]:
+    """Return the fates of the rows of a file group, by partition; in bounded memory.
+
+    Args:
+        reader: reads the files; keys, the columns that order records, and operations.
+        segments: all files of the group with rows.
+        rules: how the records of a key become its row.
+        known: the fates of some files, over these alone: only their rows with a key of the others
+            are looked at again, which have to fit into memory.
+    """
+    fates = dict(known or {})
+    own = [segment for segment in segments if segment.id.partition in fates]
+    tail = [segment for segment in segments if segment.id.partition not in fates]
+    touched = touched_rows(reader, own, tail, rules.key) if own and tail else {}
+    chosen = {}
+    for segment in own:
+        rows = bitmap_of(touched.get(segment.id.partition, np.zeros(0, bool)))
+        rows -= fates[segment.id.partition].lost
+        if rows:
+            chosen[segment] = rows
+            fates[segment.id.partition] = _without(fates[segment.id.partition], rows)
+    fates |= {segment.id.partition: RowFates(segment.rows) for segment in tail}
+    filters = {
+        segment.id: RowFilter(
+            runs=(Run(segment.id, 0, segment.rows),),
+            chosen={str(segment.id): bits_of(rows.to_array())},
+        )
+        for segment, rows in chosen.items()
+    }
+    for partition, found in _fates_of(reader, [*chosen, *tail], rules, filters):
+        fates[partition] = _joined(fates[partition], found)
+    return fates
+
+
+def _without(fates: RowFates, rows: BitMap) -> RowFates:
+    return replace(fates, tombstones=fates.tombstones - rows, open=fates.open - rows)
+
+
+def _joined(one: RowFates, other: RowFates) -> RowFates:
+    return RowFates(
+        one.rows, one.lost | other.lost, one.tombstones | other.tombstones, one.open | other.open
+    )
+
+
+def _fates_of(
+    reader: GroupReader,
+    segments: Sequence[Segment],
+    rules: MergeRules,
+    filters: Mapping[SegmentId, RowFilter],
+) -> Iterator[tuple[int, RowFates]]:
+    """Yield fates of the rows that filters leave, window by window, by partition."""
+    columns = list(dict.fromkeys([*rules.key, rules.ordering or OP, OP, ROOT_PARTITION]))
+    with reader.opened(segments) as opened:
+        orders = RootOrders.of_table(opened.roots(segments))
+        reads = opened.reads(segments, columns, filters=filters, addressed=True)
+        partitions = [read.segment.id.partition for run in reads for read in run]
+        numbers = {partition: at for at, partition in enumerate(partitions)}
+        for parts in windows([_placed_rows(run, numbers) for run in reads], rules.key):
+            table = pa.concat_tables(parts)
+            lost, tombstones, opened_rows = _window_fates(table, rules, orders)
+            files, rows = np.asarray(table.column(_FILE)), np.asarray(table.column(ROW))
+            for at in np.unique(files):
+                here = files == at
+                sets = (bitmap(rows[here & f]) for f in (lost, tombstones, opened_rows))
+                yield partitions[at], RowFates(0, *sets)
+
+
+def bitmap(rows: Indices) -> BitMap:
+    """Return row numbers as a bitmap."""
+    return BitMap(rows.astype(np.uint32))
+
+
+def _placed_rows(reads: Sequence[SegmentRead], numbers: Mapping[int, int]) -> Iterator[pa.Table]:
+    """Yield the rows of a run with their roots, and the numbers of their files."""
+    for read in reads:
+        number = numbers[read.segment.id.partition]
+        for batch in read.batches():
+            rows = pa.Table.from_batches([batch]).drop_columns([ROOT])
+            file = pa.array(np.full(rows.num_rows, number, np.int64))
+            yield with_root(rows.append_column(_FILE, file), read.segment.file_id.partition)
+
+
+def _window_fates(
+    table: pa.Table, rules: MergeRules, orders: RootOrders
+) -> tuple[Flags, Flags, Flags]:
+    """Return which rows of a window are lost, winning tombstones, and open.
+
+    With ``partial_update`` all rows of a key with several ones are open: its row is composed of
+    them. With ``latest`` one of them wins, as a whole.
+    """
+    keys = KeyGroups.of(key_codes(table, rules))
+    lost, opened = (np.zeros(table.num_rows, bool) for _ in range(2))
+    if rules.partial:
+        opened[keys.contest().rows] = True
+    elif keys.contested.any():
+        lost[:] = True
+        lost[latest(table, keys, rules, orders).rows] = False
+    deletes = np.asarray(whole(table.column(OP))) == DELETE
+    return lost, deletes & ~lost & ~opened, opened
