@@ -13,7 +13,6 @@
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -34,7 +33,7 @@ from airflow_provider_segtable.data.keyed.settled_file import (
     read_settled,
     write_settled,
 )
-from airflow_provider_segtable.data.keyed.settled_rows import run_fates, settled_fates
+from airflow_provider_segtable.data.keyed.settled_rows import largest_run, run_fates, settled_fates
 from airflow_provider_segtable.table.committer import Change, Committed, Unknown, commit, way_out
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.upsert import merge_rules
@@ -96,12 +95,9 @@ class DueGroup:
         return sum(segment.rows for segment in self.segments)
 
     @property
-    def runs(self) -> list[list[Segment]]:
-        """Return its files by sorted run."""
-        found: dict[Any, list[Segment]] = {}
-        for segment in self.segments:
-            found.setdefault(sorted_run(segment), []).append(segment)
-        return [*found.values()]
+    def runs(self) -> int:
+        """Return the number of its sorted runs."""
+        return len({sorted_run(segment) for segment in self.segments})
 
     def settled(self, fates: Mapping[int, RowFates]) -> SettledGroup:
         """Return the group as an event records it."""
@@ -136,7 +132,7 @@ def is_due(state: State, group: DueGroup, damaged: Container[str] = ()) -> bool:
 
     Settlements whose vectors are in a damaged file do not count.
     """
-    if len(group.runs) == 1:
+    if group.runs == 1:
         return False
     known = state.settled.get(group.chunk)
     if known is None or known.path in damaged or not usable(known.group, group.segments):
@@ -222,7 +218,7 @@ class _Settling:
             known = fates_in(self.vectors[before.path], group.chunk)
             if _pays(known.keys(), group):
                 return known
-        largest = max(group.runs, key=lambda run: sum(segment.rows for segment in run))
+        largest = largest_run(group.segments)
         if _pays({segment.id.partition for segment in largest}, group):
             return run_fates(reader, largest, self.rules)
         return None

@@ -23,7 +23,7 @@ from airflow_provider_segtable.core.paths import digest
 from airflow_provider_segtable.core.segment import ChunkKey
 from airflow_provider_segtable.data.keyed.key_groups import Flags
 from airflow_provider_segtable.data.open_files import open_whole
-from airflow_provider_segtable.data.row_filter import Bits, bits_of
+from airflow_provider_segtable.data.row_filter import Bits, bits_of, flags_of
 from airflow_provider_segtable.data.vector_file import FOLDER
 from airflow_provider_segtable.ports.files import DataFiles
 
@@ -60,13 +60,14 @@ class RowFates:
 
     def packed(self) -> "FileFates":
         """Return the fates as plain data."""
-        unshown = BitMap.union(self.lost, self.tombstones, self.open)
+        unshown = self.lost | self.tombstones | self.open
         return FileFates(
             rows=self.rows,
             unshown=_bits(unshown),
             lost=_bits(self.lost),
             open=_bits(self.open),
             shown=self.rows - len(unshown),
+            open_rows=len(self.open),
         )
 
 
@@ -80,6 +81,7 @@ class FileFates:
         lost: rows that no later record competes with.
         open: rows that are merged at read.
         shown: the number of rows that are shown as they are.
+        open_rows: the number of open rows.
     """
 
     rows: int
@@ -87,15 +89,20 @@ class FileFates:
     lost: Bits = b""
     open: Bits = b""
     shown: int
+    open_rows: int = 0
 
-    @staticmethod
-    def all_shown(rows: int) -> "FileFates":
-        """Return the fates of a file all of whose rows are shown."""
-        return FileFates(rows=rows, shown=rows)
+    def unpacked(self) -> RowFates:
+        """Return the fates as bitmaps."""
+        unshown, lost, opened = (_rows(each) for each in (self.unshown, self.lost, self.open))
+        return RowFates(self.rows, lost, unshown - lost - opened, opened)
 
 
 Fates = Mapping[int, FileFates]
 """The fates of the rows of a file group's files, by partition."""
+
+
+def _rows(bits: Bits) -> BitMap:
+    return bitmap_of(flags_of(bits)) if bits else BitMap()
 
 
 def _bits(rows: BitMap) -> Bits:
