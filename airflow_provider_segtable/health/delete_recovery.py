@@ -37,6 +37,7 @@ from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.data.parquet.descriptor import SegmentFiles
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.data.row_filter import hidden_of
+from airflow_provider_segtable.data.keyed.settled_file import is_settled_path
 from airflow_provider_segtable.data.vector_file import (
     FOLDER,
     Rows,
@@ -121,7 +122,7 @@ def read_deletes(ports: TableContext, log: LogLeft) -> DeletesLeft:
         for file in event.action.vectors
     }
     for entry in ports.storage.list(FOLDER):
-        if entry.path in known:
+        if entry.path in known or is_settled_path(entry.path):  # a rebuilt log has no settlement
             continue
         try:
             files[entry.path] = read_vectors(ports.files, entry.path, named.get(entry.path, ""))
