@@ -60,6 +60,7 @@ GONE = "gone"
 WIDER = {"int32": "int64", "float": "double"}
 STEPS = (
     *("upsert", "upsert", "upsert", "late writer", "delete", "minor", "semi-major", "major"),
+    *("settle", "settle"),
     *("update", "merge", "merge"),
     *("add", "add to group", "drop", "rename", "widen", "reorder", "restore"),
 )
@@ -112,6 +113,8 @@ class World:
             case "minor" | "semi-major" | "major":
                 with suppress(InvalidInput):  # there may be nothing to compact
                     self.table.compact(step, buckets=1 + pick % 3 if step == "major" else None)
+            case "settle":
+                self.table.settle()
             case "add" | "add to group":
                 self.add(pick, "seen" if self.partial and step == "add to group" else "")
             case "reorder":

@@ -325,7 +325,8 @@ class GroupReader:
                     columns=columns,
                     checked=self.checked,
                     where=where,
-                    row_filter=filters.get(segment.id) or (_numbered(segment) if addressed else None),
+                    row_filter=filters.get(segment.id)
+                    or (_numbered(segment) if addressed else None),
                     addressed=addressed,
                     batch_rows=min(BATCH_ROWS, max(_LEAST, held)),
                 )

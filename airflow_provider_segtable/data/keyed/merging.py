@@ -484,7 +484,11 @@ def windows(runs: Sequence[Batches], key: Sequence[str]) -> Iterator[list[pa.Tab
         for cursor in cursors:
             cursor.fill()
         held = sum(cursor.rows.num_rows for cursor in cursors)
-        ends = [cursor.last for cursor in cursors if cursor.more or (held > MOST_ROWS and cursor.rows.num_rows)]
+        ends = [
+            cursor.last
+            for cursor in cursors
+            if cursor.more or (held > MOST_ROWS and cursor.rows.num_rows)
+        ]
         parts = [cursor.cut(min(ends) if ends else None) for cursor in cursors]
         some = [part for part in parts if part.num_rows]
         if some:

@@ -192,7 +192,9 @@ def read_settled(files: DataFiles, path: str, checksum: str) -> pa.Table:
     except NotFound:
         raise NotFound(f"{path} (settled rows) is gone: run segtable settle") from None
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise CorruptTable(f"{path} holds no settled rows ({error}): run segtable settle") from error
+        raise CorruptTable(
+            f"{path} holds no settled rows ({error}): run segtable settle"
+        ) from error
     if table.schema != _SCHEMA or (table.schema.metadata or {}).get(_KEY) != FORMAT:
         raise CorruptTable(f"{path} is no file of settled rows of format {FORMAT!r}")
     return table
