@@ -33,11 +33,11 @@ from airflow_provider_segtable.core.recovery.claims import Deletes, Doubt, Reaso
 from airflow_provider_segtable.core.segment import ROOT, ROW, Run, Segment, SegmentId
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm, TableKind
 from airflow_provider_segtable.core.time import MAX_INSTANT, MIN_INSTANT, Interval
+from airflow_provider_segtable.data.keyed.settled_file import is_settled_path
 from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.data.parquet.descriptor import SegmentFiles
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.data.row_filter import hidden_of
-from airflow_provider_segtable.data.keyed.settled_file import is_settled_path
 from airflow_provider_segtable.data.vector_file import (
     FOLDER,
     Rows,

@@ -2,12 +2,12 @@
 
 1. A file group is due if it has several sorted runs, and files beyond those of its settlement.
 2. Its files are read in bounded memory: keys, ordering columns, operations
-   (``data.keyed.settled_rows.settled_fates``). If a settlement of the version, or else its largest
-   run, covers most of its rows, only rows with keys of the other files are compared again.
-3. The fates of the rows are written to one vector file for some groups, then ``GroupsSettled`` names
-   it. After a crash in between, the file is an orphan, which cleaning deletes.
-4. Writers and compactions go on meanwhile, without a lock: a group whose files were replaced is left
-   out at the commit, and the next run settles it. So any number of processes may do this.
+   (``data.keyed.settled_rows``). If a settlement of the version, or else its largest run, covers
+   most of its rows, only rows with keys of the other files are compared again.
+3. The fates of the rows are written to one vector file for some groups, then ``GroupsSettled``
+   names it. After a crash in between, the file is an orphan, which cleaning deletes.
+4. Writers and compactions go on meanwhile, without a lock: a group whose files were replaced is
+   left out at the commit, and the next run settles it. So any number of processes may do this.
 """
 
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence

@@ -4,12 +4,12 @@
    (``core.settlement``).
 2. Vectors are kept in memory as plain data (``table.entry_cache``), the vector files of a read are
    loaded in parallel.
-3. No read depends on a settlement. If its vectors cannot be read, one warning says so, and all files
-   of the group are merged.
+3. No read depends on a settlement. If its vectors cannot be read, one warning says so, and all
+   files of the group are merged.
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 

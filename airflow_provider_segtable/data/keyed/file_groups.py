@@ -180,8 +180,8 @@ class MergedRead:
         if division is None:
             return sum(rows.num_rows for rows in self.unsorted(reader, group))
         merged = self._rest(reader, group, division) if division.rest else ()
-        plain = sum(each.rows for each in division.plain)
-        return plain + sum(rows.num_rows for rows in merged)
+        counts = [each.rows for each in division.plain]
+        return sum(counts) + sum(rows.num_rows for rows in merged)
 
     def division(self, reader: GroupReader, group: FileGroup) -> Division | None:
         """Return which rows of a group are shown as they are, and which are merged.

@@ -250,7 +250,8 @@ class Views(Protocol):
 class GroupReader:
     """Reads file groups of a table; ``checked`` compares bytes with their checksums.
 
-    ``views`` keeps what was computed of files; in tasks there are none. Files are opened for each use, unless the reader is one of ``opened``.
+    ``views`` keeps what was computed of files; in tasks there are none. Files are opened for each
+    use, unless the reader is one of ``opened``.
     """
 
     files: DataFiles
@@ -325,8 +326,7 @@ class GroupReader:
                     columns=columns,
                     checked=self.checked,
                     where=where,
-                    row_filter=filters.get(segment.id)
-                    or (_numbered(segment) if addressed else None),
+                    row_filter=filters.get(segment.id, _numbered(segment)),
                     addressed=addressed,
                     batch_rows=min(BATCH_ROWS, max(_LEAST, held)),
                 )

@@ -217,8 +217,7 @@ def _fates(row: Mapping[str, object], chunk: ChunkKey) -> RowFates:
         found = [_bitmap(row[name]) for name in ("lost", "tombstones", "open")]
     except ValueError as error:
         raise CorruptTable(f"settled rows of {chunk} are broken ({error})") from None
-    count = row["rows"]
-    assert isinstance(count, int)
+    count = int(str(row["rows"]))
     if any(rows and rows.max() >= count for rows in found):
         raise CorruptTable(f"settled rows of {chunk} are beyond the {count} rows of their file")
     return RowFates(count, *found)

@@ -1,14 +1,15 @@
 """Divide a file group into rows that are shown as they are, and rows that are merged at read.
 
-1. Each row of a file has one fate over the files of its group (``settled_file``). Readers show rows
-   that are neither lost nor tombstones nor open, in any columns, as those of plain files. They merge
-   only the open rows (``partial_update``).
+1. Each row of a file has one fate over the files of its group (``settled_file``). Readers show
+   rows that are neither lost nor tombstones nor open, in any columns, as those of plain files. They
+   merge only the open rows (``partial_update``).
 2. Fates are computed from known ones: by a settlement of the version, or by the largest sorted run
    of the group. That run has one row for each key, so these are shown unless they are tombstones;
    statistics in the footers tell where there are none, and nothing is read to find that out.
-3. The other files are the *tail*. Rows of known files with a key of the tail are *touched*: they and
-   the tail are merged, and get other fates. No other row is looked at. Lost rows are not touched:
-   they are lower than a row that is, and merging takes maxima (``core.tables.merge_rules``).
+3. The other files are the *tail*. Rows of known files with a key of the tail are *touched*: they
+   and the tail are merged, and get other fates. No other row is looked at. Lost rows are not
+   touched: they are lower than a row that is, and merging takes maxima
+   (``core.tables.merge_rules``).
 4. A process keeps the fates of each group in memory, and goes on from them when files were added
    (``KnownFates``). So after a commit the first read looks at its keys, and later reads at none.
 5. If a condition on the key is given, only keys that match are looked at, and nothing is kept.
@@ -27,10 +28,10 @@ import pyarrow.compute as pc
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.predicate import AllOf, Compare, Compares
+from airflow_provider_segtable.core.schema import HIDDEN
 from airflow_provider_segtable.core.segment import ROOT, ROW, Run, Segment, SegmentId
 from airflow_provider_segtable.core.tables.merge_rules import (
     DELETE,
-    HIDDEN,
     OP,
     ROOT_PARTITION,
     MergeRules,
@@ -119,12 +120,12 @@ def _of_file(segment: Segment, fates: FileFates) -> tuple[Filtered | None, Filte
 
 
 # Known fates
-Files = frozenset[tuple[int, str]]
-"""Files by partition and path: a restore shows a file again under another partition."""
+Files = frozenset[tuple[int, str, int]]
+"""Files by partition, path and completion time: a restore may change the first and the last."""
 
 
 def _names(segments: Iterable[Segment]) -> Files:
-    return frozenset((segment.id.partition, segment.path) for segment in segments)
+    return frozenset((each.id.partition, each.path, each.completed) for each in segments)
 
 
 @dataclass(slots=True)
@@ -278,7 +279,7 @@ def _finder(keys: pa.Table, key: Sequence[str]) -> Callable[[pa.RecordBatch], In
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_signed_integer(kind) or pa.types.is_timestamp(kind)
+    return bool(pa.types.is_signed_integer(kind) or pa.types.is_timestamp(kind))
 
 
 def _numbers(column: pa.Array | pa.ChunkedArray) -> Indices:
@@ -287,6 +288,8 @@ def _numbers(column: pa.Array | pa.ChunkedArray) -> Indices:
 
 def _places(rows: Indices, wanted: Indices) -> Indices:
     """Return the places in sorted rows of values that are sorted, too; a value may occur twice."""
+    if not len(rows):
+        return rows
     near = wanted[np.searchsorted(wanted, rows[0]) : np.searchsorted(wanted, rows[-1], "right")]
     first, after = (np.searchsorted(rows, near, side) for side in ("left", "right"))
     present = after > first

@@ -306,15 +306,14 @@ def test_replaced_vectors_stay_for_the_versions_that_use_them(tmp_path: Path) ->
     table.upsert(rows(0, 3, 8))
     table.settle()
     (new,) = {*vectors(table)} - {old}
-    everything = {"retention_hours": 0.0, "retention_versions": 1, "orphan_hours": 0.0}
-    table.clean(**everything)
+    table.clean(retention_hours=0, retention_versions=1, orphan_hours=0)
     assert vectors(table) == sorted([old, new])
     _, files = watched(table)
     then = Table(replace(anew(table).ports, files=files)).scan(version=first)
     assert then.count() == len(EXPECTED)
     assert old in files.opened
     table.untag("then")
-    table.clean(**everything)
+    table.clean(retention_hours=0, retention_versions=1, orphan_hours=0)
     assert vectors(table) == [new]
 
 
