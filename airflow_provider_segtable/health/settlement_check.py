@@ -19,7 +19,8 @@ from airflow_provider_segtable.core.recovery.diagnosis import (
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.settlement import Settlement, usable
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
-from airflow_provider_segtable.data.keyed.settled_file import RowFates, fates_in, read_settled
+from airflow_provider_segtable.data.keyed.row_fates import RowFates
+from airflow_provider_segtable.data.keyed.settled_file import fates_in, read_settled
 from airflow_provider_segtable.data.keyed.settled_rows import settled_fates
 from airflow_provider_segtable.table.context import TableContext
 

@@ -27,8 +27,8 @@ from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.core.timeline import sorted_run
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
+from airflow_provider_segtable.data.keyed.row_fates import RowFates
 from airflow_provider_segtable.data.keyed.settled_file import (
-    RowFates,
     fates_in,
     read_settled,
     write_settled,

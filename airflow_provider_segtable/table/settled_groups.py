@@ -19,7 +19,8 @@ from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.settlement import Settlement, usable
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup
-from airflow_provider_segtable.data.keyed.settled_file import Fates, fates_in, read_settled
+from airflow_provider_segtable.data.keyed.row_fates import Fates
+from airflow_provider_segtable.data.keyed.settled_file import fates_in, read_settled
 from airflow_provider_segtable.data.vector_file import AT_ONCE
 from airflow_provider_segtable.table.context import TableContext
 

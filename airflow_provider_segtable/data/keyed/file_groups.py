@@ -59,7 +59,7 @@ from airflow_provider_segtable.data.keyed.group_reader import (
 )
 from airflow_provider_segtable.data.keyed.key_groups import RootOrders, numbers, whole
 from airflow_provider_segtable.data.keyed.merging import merge_runs, merged_sorted, read_runs
-from airflow_provider_segtable.data.keyed.settled_file import Fates
+from airflow_provider_segtable.data.keyed.row_fates import Fates
 from airflow_provider_segtable.data.keyed.settled_rows import Division, divided
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.row_filter import ORIGIN, times_of

@@ -1,6 +1,6 @@
 """Divide a file group into rows that are shown as they are, and rows that are merged at read.
 
-1. Each row of a file has one fate over the files of its group (``settled_file``). Readers show
+1. Each row of a file has one fate over the files of its group (``row_fates``). Readers show
    rows that are neither lost nor tombstones nor open, in any columns, as those of plain files. They
    merge only the open rows (``partial_update``).
 2. Fates are computed from known ones: by a settlement of the version, or by the largest sorted run
@@ -18,14 +18,13 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyroaring import BitMap
 
 from airflow_provider_segtable.core.predicate import AllOf, Compare, Compares
 from airflow_provider_segtable.core.schema import HIDDEN
@@ -42,11 +41,12 @@ from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.data.keyed.key_groups import Flags, KeyGroups, RootOrders, whole
 from airflow_provider_segtable.data.keyed.keyed_rows import with_root
 from airflow_provider_segtable.data.keyed.merging import key_codes, latest, windows
-from airflow_provider_segtable.data.keyed.settled_file import (
+from airflow_provider_segtable.data.keyed.row_fates import (
     Fates,
     FileFates,
     RowFates,
-    bitmap_of,
+    RowNumbers,
+    row_numbers,
 )
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.row_filter import RowFilter, bits_of
@@ -203,7 +203,9 @@ def run_fates(
 ) -> dict[int, RowFates]:
     """Return the fates of the rows of one sorted run, by partition, over its files alone."""
     deleted = {segment: _deletions(reader, segment) for segment in run}
-    if rules.partial and any(deleted.values()):  # a tombstone and an upsert may have one key
+    if rules.partial and any(
+        len(rows) for rows in deleted.values()
+    ):  # a tombstone and an upsert may have one key
         return settled_fates(reader, run, rules)
     return {
         segment.id.partition: RowFates(segment.rows, tombstones=rows)
@@ -214,15 +216,15 @@ def run_fates(
 _DELETES = Compare(OP, Compares.EQUAL, DELETE)
 
 
-def _deletions(reader: GroupReader, segment: Segment) -> BitMap:
+def _deletions(reader: GroupReader, segment: Segment) -> RowNumbers:
     """Return the tombstones of a file; row groups without any are not read, by statistics."""
     test = by_predicate(_DELETES, reader.table.time_column)
-    found = BitMap()
+    found = [np.zeros(0, np.int64)]
     for (read,) in reader.reads([segment], [OP], test, addressed=True):
         for batch in read.batches():
             gone = np.asarray(batch.column(OP)) == DELETE
-            found |= BitMap(np.asarray(batch.column(ROW))[gone].astype(np.uint32))
-    return found
+            found.append(np.asarray(batch.column(ROW))[gone])
+    return row_numbers(np.concatenate(found))
 
 
 # Touched rows
@@ -330,34 +332,20 @@ def settled_fates(
     own = [segment for segment in segments if segment.id.partition in fates]
     tail = [segment for segment in segments if segment.id.partition not in fates]
     touched = touched_rows(reader, own, tail, rules.key, by_key) if own and tail else {}
-    chosen = {}
+    filters: dict[SegmentId, RowFilter] = {}
     for segment in own:
-        rows = bitmap_of(touched.get(segment.id.partition, np.zeros(0, bool)))
-        rows -= fates[segment.id.partition].lost
-        if rows:
-            chosen[segment] = rows
-            fates[segment.id.partition] = _without(fates[segment.id.partition], rows)
+        fate = fates[segment.id.partition]
+        flags = touched.get(segment.id.partition, np.zeros(0, bool))
+        rows = np.setdiff1d(np.flatnonzero(flags).astype(np.uint32), fate.lost, assume_unique=True)
+        if len(rows):
+            runs = (Run(segment.id, 0, segment.rows),)
+            filters[segment.id] = RowFilter(runs=runs, chosen={str(segment.id): bits_of(rows)})
+            fates[segment.id.partition] = fate.without(rows)
     fates |= {segment.id.partition: RowFates(segment.rows) for segment in tail}
-    filters = {
-        segment.id: RowFilter(
-            runs=(Run(segment.id, 0, segment.rows),),
-            chosen={str(segment.id): bits_of(rows.to_array())},
-        )
-        for segment, rows in chosen.items()
-    }
-    for partition, found in _fates_of(reader, [*chosen, *tail], rules, filters, by_key):
-        fates[partition] = _joined(fates[partition], found)
+    compared = [*(segment for segment in own if segment.id in filters), *tail]
+    for partition, found in _fates_of(reader, compared, rules, filters, by_key).items():
+        fates[partition] = fates[partition].joined(found)
     return fates
-
-
-def _without(fates: RowFates, rows: BitMap) -> RowFates:
-    return replace(fates, tombstones=fates.tombstones - rows, open=fates.open - rows)
-
-
-def _joined(one: RowFates, other: RowFates) -> RowFates:
-    return RowFates(
-        one.rows, one.lost | other.lost, one.tombstones | other.tombstones, one.open | other.open
-    )
 
 
 def _fates_of(
@@ -366,9 +354,10 @@ def _fates_of(
     rules: MergeRules,
     filters: Mapping[SegmentId, RowFilter],
     by_key: Condition | None,
-) -> Iterator[tuple[int, RowFates]]:
-    """Yield fates of the rows that filters leave, window by window, by partition."""
+) -> dict[int, RowFates]:
+    """Return the fates of the rows that filters leave, by partition; merged window by window."""
     columns = list(dict.fromkeys([*rules.key, rules.ordering or OP, OP, ROOT_PARTITION]))
+    found: dict[int, list[tuple[Indices, ...]]] = {}
     with reader.opened(segments) as opened:
         orders = RootOrders.of_table(opened.roots(segments))
         reads = opened.reads(segments, columns, by_key, filters=filters, addressed=True)
@@ -376,17 +365,16 @@ def _fates_of(
         numbers = {partition: at for at, partition in enumerate(partitions)}
         for parts in windows([_placed_rows(run, numbers) for run in reads], rules.key):
             table = pa.concat_tables(parts)
-            lost, tombstones, opened_rows = _window_fates(table, rules, orders)
+            fates = _window_fates(table, rules, orders)
             files, rows = np.asarray(table.column(_FILE)), np.asarray(table.column(ROW))
             for at in np.unique(files):
                 here = files == at
-                sets = (bitmap(rows[here & f]) for f in (lost, tombstones, opened_rows))
-                yield partitions[at], RowFates(0, *sets)
-
-
-def bitmap(rows: Indices) -> BitMap:
-    """Return row numbers as a bitmap."""
-    return BitMap(rows.astype(np.uint32))
+                sets = tuple(rows[here & flags] for flags in fates)
+                found.setdefault(partitions[at], []).append(sets)
+    return {
+        partition: RowFates(0, *(row_numbers(np.concatenate(s)) for s in zip(*some, strict=True)))
+        for partition, some in found.items()
+    }
 
 
 def _placed_rows(reads: Sequence[SegmentRead], numbers: Mapping[int, int]) -> Iterator[pa.Table]:

@@ -12,7 +12,8 @@ import pytest
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.families.settle_events import GroupsSettled
 from airflow_provider_segtable.core.settlement import identity_of, usable
-from airflow_provider_segtable.data.keyed.settled_file import RowFates, write_settled
+from airflow_provider_segtable.data.keyed.row_fates import RowFates
+from airflow_provider_segtable.data.keyed.settled_file import write_settled
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.ports.files import DataFiles, Sink, Source
 from airflow_provider_segtable.services.settling import settle
