@@ -181,7 +181,8 @@ class MergedRead:
             return sum(rows.num_rows for rows in self.unsorted(reader, group))
         merged = self._rest(reader, group, division) if division.rest else ()
         counts = [each.rows for each in division.plain]
-        return sum(counts) + sum(rows.num_rows for rows in merged)
+        rest: int = sum(rows.num_rows for rows in merged)
+        return sum(counts) + rest
 
     def division(self, reader: GroupReader, group: FileGroup) -> Division | None:
         """Return which rows of a group are shown as they are, and which are merged.
