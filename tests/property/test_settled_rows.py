@@ -99,9 +99,7 @@ class World:
         asked: dict[str, Any] = {
             "columns": draw.choice(COLUMNS),
             "where": draw.choice(CONDITIONS),
-            "interval": draw.choice(
-                [None, Interval(FIRST_US + DAY_US, FIRST_US + DAY_US + 1), whole]
-            ),
+            "interval": draw.choice([None, second, whole]),
             "version": version,
         }
         for table in (self.table, Table.open(self.table.ports.uri, zookeeper="memory://settled")):
