@@ -239,7 +239,7 @@ class MergedRead:
                 yield with_defaults(shown, defaults)
 
     def _merged(
-        self, reader: GroupReader, group: FileGroup, runs: Sequence[Iterator[pa.Table]]
+        self, reader: GroupReader, group: FileGroup, runs: Sequence[Iterable[pa.Table]]
     ) -> Iterator[pa.Table]:
         roots, hidden = self._roots(reader), self._hidden(reader)
         orders = RootOrders.of_table(reader.roots(group.segments))

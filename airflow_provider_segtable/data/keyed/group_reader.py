@@ -68,6 +68,7 @@ from airflow_provider_segtable.core.timeline import sorted_run
 from airflow_provider_segtable.data.conditions import Condition
 from airflow_provider_segtable.data.keyed.key_groups import SCHEMA, Root
 from airflow_provider_segtable.data.keyed.keyed_rows import Part, with_root
+from airflow_provider_segtable.data.keyed.merging import OneBatch
 from airflow_provider_segtable.data.open_files import open_known
 from airflow_provider_segtable.data.parquet.descriptor import (
     CheckedSource,
@@ -286,7 +287,7 @@ class GroupReader:
         where: Condition | None = None,
         part: Part | None = None,
         filters: Filters = _NO_FILTERS,
-    ) -> list[Iterator[pa.Table]]:
+    ) -> list[Iterable[pa.Table]]:
         """Return the sorted runs of the segments.
 
         Args:
@@ -365,8 +366,9 @@ class GroupReader:
             where=where,
         )
 
-    def _run(self, group: Sequence[SegmentRead], part: Part | None) -> Iterator[pa.Table]:
-        run = run_of(group)
+    def _run(self, group: Sequence[SegmentRead], part: Part | None) -> Iterable[pa.Table]:
+        few = sum(read.segment.rows for read in group) <= group[0].batch_rows
+        run = OneBatch(run_of(group)) if few else run_of(group)
         if part is None or all(part.encloses(read.segment) for read in group):
             return run
         time_column = self.table.time_column

@@ -40,7 +40,7 @@ from airflow_provider_segtable.data.conditions import Condition, by_predicate
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.data.keyed.key_groups import Flags, KeyGroups, RootOrders, whole
 from airflow_provider_segtable.data.keyed.keyed_rows import with_root
-from airflow_provider_segtable.data.keyed.merging import key_codes, latest, windows
+from airflow_provider_segtable.data.keyed.merging import OneBatch, key_codes, latest, windows
 from airflow_provider_segtable.data.keyed.row_fates import (
     Fates,
     FileFates,
@@ -363,7 +363,8 @@ def _fates_of(
         reads = opened.reads(segments, columns, by_key, filters=filters, addressed=True)
         partitions = [read.segment.id.partition for run in reads for read in run]
         numbers = {partition: at for at, partition in enumerate(partitions)}
-        for parts in windows([_placed_rows(run, numbers) for run in reads], rules.key):
+        runs = [_placed_run(run, numbers) for run in reads]
+        for parts in windows(runs, rules.key):
             table = pa.concat_tables(parts)
             fates = _window_fates(table, rules, orders)
             files, rows = np.asarray(table.column(_FILE)), np.asarray(table.column(ROW))
@@ -375,6 +376,12 @@ def _fates_of(
         partition: RowFates(0, *(row_numbers(np.concatenate(s)) for s in zip(*some, strict=True)))
         for partition, some in found.items()
     }
+
+
+def _placed_run(reads: Sequence[SegmentRead], numbers: Mapping[int, int]) -> Iterable[pa.Table]:
+    few = sum(read.segment.rows for read in reads) <= reads[0].batch_rows
+    rows = _placed_rows(reads, numbers)
+    return OneBatch(rows) if few else rows
 
 
 def _placed_rows(reads: Sequence[SegmentRead], numbers: Mapping[int, int]) -> Iterator[pa.Table]:
