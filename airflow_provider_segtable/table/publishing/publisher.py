@@ -1,4 +1,4 @@
-"""Publish the newest version of a table in a format, after each commit, and report the status.
+"""Publish the newest version of a table in a format, and report the status.
 
 1. ``read the target -> compare with the log -> open different files -> put``. The put is
    put-if-absent: if another publisher has put a version first, the publisher begins again, a
@@ -22,24 +22,17 @@
 8. The next publication makes up for a refusal, a failure or a lost race: in one version, however
    many events it is behind.
 
-Publication after a commit, by the committer, which it never fails:
-
-9. The table's properties name the formats (``publish.*``). Each is published by itself.
-10. Any failure is a warning in the log of this process, one for each reason. Readers of the format
-    see an older version until a later commit, or ``publish``, makes up for it.
-
 The status of a format, as a value:
 
-11. A published version *lags* by the later events that change published files or columns. Other
+9. A published version *lags* by the later events that change published files or columns. Other
     events, such as tags and plans, are no lag.
-12. The lag in seconds is the age of the first of them.
-13. If the log no longer has the published event, the number of events is unknown, and the lag in
+10. The lag in seconds is the age of the first of them.
+11. If the log no longer has the published event, the number of events is unknown, and the lag in
     seconds counts from the published version on.
-14. A format that is switched on, and of which nothing is published, lags since the table's first
+12. A format that is switched on, and of which nothing is published, lags since the table's first
     commit; the number of events is unknown.
 """
 
-import logging
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -63,7 +56,6 @@ from airflow_provider_segtable.core.publishing import Changes, changed_files
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.formats.format import Format, Published, Revision, Target
 from airflow_provider_segtable.planning.properties import (
-    PUBLISH_PREFIX,
     PublishSettings,
     property_of,
 )
@@ -160,7 +152,7 @@ PublishOutcome: TypeAlias = PublishedNow | AlreadyPublished | Refused | Overtake
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedStatus:
-    """The status of the newest published version of a format (rules 11 to 14).
+    """The status of the newest published version of a format (rules 9 to 12).
 
     Attributes:
         format: the name of the format.
@@ -443,45 +435,6 @@ class _Publisher:
     def _keep(self, published: Published) -> None:
         publication = Publication(published=published, state=self.state)
         self.ports.publications.keep(self.form.name, publication)
-
-
-_LOG = logging.getLogger(__name__)
-
-
-def publish_after_commit(ports: TableContext, state: State) -> None:
-    """Publish the version that was just committed in the formats of the table; never raises."""
-    if state.dropped:
-        return
-    try:
-        settings = PublishSettings.read(state.table.properties)
-    except Exception as error:  # noqa: BLE001 - the commit has landed
-        _warn(ports, PUBLISH_PREFIX, f"{error}")
-        return
-    if settings.after_commits:
-        for form in (ports.formats[name] for name in settings.formats if name in ports.formats):
-            _publish(ports, form, state)
-
-
-def _publish(ports: TableContext, form: Format, state: State) -> None:
-    try:
-        outcome = publish(ports, form, state)
-    except Exception as error:  # noqa: BLE001 - the commit has landed
-        _warn(ports, form.name, f"{type(error).__name__}: {error}", kind=type(error).__name__)
-        return
-    if isinstance(outcome, Refused):
-        _warn(ports, form.name, outcome.reason)
-    if isinstance(outcome, PublishedNow) and outcome.mended:
-        what = "%s: what was published as %s was damaged, and was published anew: %s"
-        _LOG.warning(what, ports.uri, form.name, outcome.mended)
-    if isinstance(outcome, AlreadyPublished | PublishedNow) and outcome.unregistered:
-        _warn(ports, form.name, outcome.unregistered, failed="registered")
-
-
-def _warn(
-    ports: TableContext, name: str, reason: str, *, kind: str = "", failed: str = "published"
-) -> None:
-    if ports.publications.names(f"{failed} {name}", kind or reason):
-        _LOG.warning("%s: version not %s as %s: %s", ports.uri, failed, name, reason)
 
 
 def published_status(ports: TableContext) -> Mapping[str, PublishedStatus]:
