@@ -23,6 +23,7 @@ import errno
 import os
 import re
 import secrets
+import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -83,6 +84,18 @@ class LocalStorage:
                     return file.read()
             finally:
                 os.close(fd)
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is such an object."""
+        checked(path, self.uri)
+        try:
+            with reading(self._full(path)), self._folders.at(path) as (parent, name):
+                mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
+        except NotFound:
+            return False
+        if stat.S_ISLNK(mode):
+            raise self._folders.link(path)
+        return stat.S_ISREG(mode)
 
     def create(self, path: str, data: bytes, *, ready: Callable[[], None] | None = None) -> None:
         """Create an object that must not exist yet, durably."""

@@ -28,6 +28,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import lru_cache
 from io import BytesIO
 from itertools import pairwise
 from typing import Any
@@ -78,6 +79,12 @@ def _list(name: str, number: int, element: int) -> Json:
 
 def entry_schema(partition: list[Json]) -> Any:
     """Return the schema of a manifest's entries, with the fields of its partitions."""
+    return _entry_schema(json.dumps(partition))
+
+
+@lru_cache(maxsize=16)
+def _entry_schema(encoded: str) -> Any:
+    partition = json.loads(encoded)
     data_file = [
         _required("content", 134, "int"),
         _required("file_path", 100, "string"),
