@@ -345,8 +345,8 @@ class _Attempt:
             record = manifest_record(
                 part.entries, part.content, part.spec, uri, len(data), self._stamp
             )
-            held = data if len(part.keys) < SMALL else b""
-            made.append((Manifest(record=record, keys=part.keys, data=held), data))
+            held = part.entries if len(part.keys) < SMALL else ()
+            made.append((Manifest(record=record, keys=part.keys, entries=held), data))
         return made
 
     def _results(self, act: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:

@@ -184,13 +184,13 @@ class Manifest:
         record: its record in lists.
         keys: the keys of its data files, or of the data files of its deletes, by path; empty keys
             in a manifest of deletes.
-        data: its bytes, if this process wrote it and the next version rewrites it (rule 3); its
-            name is never used for other bytes.
+        entries: its entries, if this process wrote it and the next version rewrites it (rule 3);
+            its name is never used for other bytes.
     """
 
     record: Json
     keys: Mapping[str, str]
-    data: bytes = field(default=b"", repr=False, compare=False)
+    entries: Sequence[Json] = field(default=(), repr=False, compare=False)
 
     @property
     def uri(self) -> str:

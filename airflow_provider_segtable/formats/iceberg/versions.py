@@ -324,9 +324,11 @@ class Versions:
 
     def entries(self, manifest: Manifest) -> list[Json]:
         """Return the entries of a manifest."""
+        if manifest.entries:
+            return [*manifest.entries]
         path = self.root.path(manifest.uri)
         with self._decoding(path):
-            return decode_entries(manifest.data or self._storage.read(path))
+            return decode_entries(self._storage.read(path))
 
     def _manifest(self, record: Json) -> Manifest:
         path = self.root.path(record["manifest_path"])
