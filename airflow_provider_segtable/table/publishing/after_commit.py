@@ -4,8 +4,8 @@
    by itself.
 2. A committed version is added to the backlog (``table/backlog``), which the background of the
    process publishes: the newest version of the log, so commits of other processes are in it, too.
-3. With a lag of 0, or at the end of the process, the version is published before its commit
-   returns.
+3. With a lag of 0, at the end of the process, or if an earlier commit has waited for longer than
+   the lag, the version is published before its commit returns.
 4. Any failure is a warning in the log of this process, one for each reason. Readers of the format
    see an older version until a later commit, or ``publish``, makes up for it. So it is with what a
    killed process had not published yet.
@@ -39,10 +39,9 @@ def publish_after_commit(ports: TableContext, state: State) -> None:
         _publish_version(ports, state, settings)
         return
     late = ports.backlog.add(state, settings.lag_seconds)
-    if not ports.background.attend(ports.backlog, partial(_publish_waiting, ports)):
+    attended = ports.background.attend(ports.backlog, partial(_publish_waiting, ports))
+    if late or not attended:
         _publish_waiting(ports)
-    elif late:
-        ports.backlog.wait()
 
 
 def _settings(ports: TableContext, state: State) -> PublishSettings | None:
@@ -55,18 +54,20 @@ def _settings(ports: TableContext, state: State) -> PublishSettings | None:
 
 def _publish_waiting(ports: TableContext) -> None:
     """Publish the newest version, for all commits that wait; never raises."""
-    waiting = ports.backlog.take()
-    try:
-        state = None if waiting is None else ports.log.refresh(waiting)
-        settings = None if state is None else _settings(ports, state)
-        if state is not None and settings is not None and settings.after_commits:
+    with ports.backlog.taken() as waiting:
+        if waiting is None:
+            return
+        try:
+            state = ports.log.refresh(waiting)
+        except TableGone:
+            return
+        except Exception as error:  # noqa: BLE001 - the commits have landed
+            reason, kind = f"{type(error).__name__}: {error}", type(error).__name__
+            _warn(ports, PUBLISH_PREFIX, reason, kind=kind)
+            return
+        settings = _settings(ports, state)
+        if settings is not None and settings.after_commits:
             _publish_version(ports, state, settings)
-    except TableGone:
-        return
-    except Exception as error:  # noqa: BLE001 - the commits have landed
-        _warn(ports, PUBLISH_PREFIX, f"{type(error).__name__}: {error}", kind=type(error).__name__)
-    finally:
-        ports.backlog.finish()
 
 
 def _publish_version(ports: TableContext, state: State, settings: PublishSettings) -> None:

@@ -22,14 +22,17 @@
 8. The next publication makes up for a refusal, a failure or a lost race: in one version, however
    many events it is behind.
 
+9. Compactions are published apart from changes of rows, if the events since the published version
+   are few: an earlier version is put first (``table.publishing.revising``).
+
 The status of a format, as a value:
 
-9. A published version *lags* by the later events that change published files or columns. Other
+10. A published version *lags* by the later events that change published files or columns. Other
     events, such as tags and plans, are no lag.
-10. The lag in seconds is the age of the first of them.
-11. If the log no longer has the published event, the number of events is unknown, and the lag in
+11. The lag in seconds is the age of the first of them.
+12. If the log no longer has the published event, the number of events is unknown, and the lag in
     seconds counts from the published version on.
-12. A format that is switched on, and of which nothing is published, lags since the table's first
+13. A format that is switched on, and of which nothing is published, lags since the table's first
     commit; the number of events is unknown.
 """
 
@@ -68,6 +71,7 @@ from airflow_provider_segtable.table.publishing.revising import (
     differing,
     everything,
     follows,
+    last_apart,
     revision,
     shows,
     silent,
@@ -152,7 +156,7 @@ PublishOutcome: TypeAlias = PublishedNow | AlreadyPublished | Refused | Overtake
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedStatus:
-    """The status of the newest published version of a format (rules 9 to 12).
+    """The status of the newest published version of a format (rules 10 to 13).
 
     Attributes:
         format: the name of the format.
@@ -259,6 +263,13 @@ def read_ahead(ports: TableContext) -> tuple[State, dict[str, Published]]:
     return state, {name: each for name, each in zip(known, found, strict=True) if each is not None}
 
 
+@dataclass(frozen=True, slots=True)
+class _Apart:
+    """The outcome of putting an earlier version; None means go on with the newest one."""
+
+    outcome: PublishOutcome | None
+
+
 @dataclass(slots=True)
 class _Publisher:
     """One publication: the version to publish, ``state``, and the newest published one."""
@@ -271,6 +282,7 @@ class _Publisher:
     ahead: Published | None = field(kw_only=True)
     published: Published | None = None
     mended: str = ""
+    went_on: bool = False
     target: Target = field(init=False)
     switched_on: bool = field(init=False)
 
@@ -281,13 +293,18 @@ class _Publisher:
 
     def run(self) -> PublishOutcome:
         """Attempt the publication until there is an outcome, a bounded number of times."""
-        for attempt in range(TRIES):
+        attempt = 0
+        while attempt < TRIES:
+            self.went_on = False
             outcome = self._attempt()
             if outcome is not None:
                 return outcome
+            if self.went_on:
+                continue
             jitter = 0.5 + self.ports.randomness.uniform() / 2
             self.ports.clock.sleep(FIRST_PAUSE_S * 2.0**attempt * jitter)
             self.state = self.ports.log.refresh(self.state)
+            attempt += 1
         self._load(self.published)
         event = -1 if self.published is None else self.published.event
         return Overtaken(format=self.form.name, event=event)
@@ -302,7 +319,31 @@ class _Publisher:
         if why:
             return Refused(format=self.form.name, reason=why)
         changes = self._changes(last)
-        return self._already() if changes is None else self._put(changes)
+        if changes is None:
+            return self._already()
+        stop = self._stop(changes, last)
+        apart = None if stop is None else self._put_at(stop, last)
+        return self._put(changes) if apart is None else apart.outcome
+
+    def _stop(self, changes: Changes, last: Publication | None) -> State | None:
+        """Return an earlier version to publish first; None if there is none (rule 9)."""
+        log, published = self.ports.log, self.published
+        if self.full or published is None or not follows(log, self.state, published):
+            return None
+        return last_apart(log, self.state, published, changes, last)
+
+    def _put_at(self, stop: State, last: Publication | None) -> _Apart | None:
+        """Put an earlier version; None if it shows no more than the published one."""
+        newest, self.state = self.state, stop
+        try:
+            changes = self._changes(last)
+            if changes is None:
+                return None
+            outcome = self._put(changes)
+        finally:
+            self.state = newest
+        self.went_on = isinstance(outcome, PublishedNow)
+        return _Apart(None if self.went_on else outcome)
 
     def _load(self, known: Published | None) -> None:
         """Read the target; if it is damaged, or for a full publication, read its remains."""

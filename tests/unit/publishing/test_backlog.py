@@ -2,20 +2,26 @@
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
+from random import Random
 from threading import Event
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.errors import InvalidInput, StorageFull
 from airflow_provider_segtable.core.tables.evolution import AddColumn
 from airflow_provider_segtable.table.background import ThreadBackground
 from airflow_provider_segtable.table.dropping import drop
 from airflow_provider_segtable.table.publishing.publisher import PublishedNow
-from airflow_provider_segtable.table.table import Table
+from airflow_provider_segtable.table.table import Table, create_table
 from tests.support.background import ByHand
-from tests.unit.publishing.conftest import again
+from tests.support.in_memory import context_in_memory
+from tests.unit.publishing.conftest import DEFINITION, again
 from tests.unit.publishing.plain_format import FOLDER, PlainTarget
+from tests.unit.publishing.published_rows import compacted
 from tests.unit.publishing.test_publisher import Beside, is_published, target, versions
 from tests.unit.table.conftest import numbers, rows
 
@@ -159,7 +165,7 @@ def test_two_processes_publish_for_each_other(later: Table, hand: ByHand) -> Non
     second.flush()
     hand.flush()
     assert events(later) == [0, 4]
-    for turn in range(4, 100):  # more events than a publisher would read one by one
+    for turn in range(4, 74):  # more events than a publisher would read one by one
         append(later, turn)
     passed(later, LAG_S)
     hand.flush()
@@ -230,3 +236,53 @@ def test_a_failure_is_made_up_for(
     passed(broken, LAG_S)
     hand.run()
     assert is_published(published)
+
+
+def test_a_compaction_is_published_apart(later: Table, hand: ByHand) -> None:
+    """Rows before it, the compaction, and rows after it are versions of their own.
+
+    So a version changes rows, or only moves them, and readers of a stream can leave it out.
+    """
+    append(later, 0)
+    hand.run()
+    append(later, 1)
+    compacted(later, "semi-major")
+    moved = later.state().n
+    append(later, 2)
+    passed(later, LAG_S)
+    hand.run()
+    first, second, before, *after = events(later)
+    assert (first, second, after) == (0, 1, [moved, moved + 1])
+    assert 2 <= before < moved
+    assert is_published(later)
+
+
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=6)
+def test_publishers_that_take_turns_publish_each_version(seed: int) -> None:
+    """Of any history, whichever process commits and publishes, readers see the newest version."""
+    random = Random(seed)
+    hands = [ByHand(), ByHand()]
+    definition = replace(DEFINITION, properties={"publish.delta": "on"})
+    table = create_table(context_in_memory(), definition)
+    tables = [Table(replace(table.ports, author=f"{n}", background=h)) for n, h in enumerate(hands)]
+    for turn in range(12):
+        one = random.randrange(2)
+        match random.randrange(6):
+            case 0 | 1 | 2:
+                append(tables[one], turn)
+            case 3:
+                tables[one].delete(f"row % 7 = {turn % 7}")
+            case 4:
+                with suppress(InvalidInput):  # nothing is there to compact
+                    compacted(tables[one], "semi-major")
+            case 5:
+                tables[one].restore(version=max(0, tables[one].state().n - random.randrange(3)))
+        if random.random() < 0.4:
+            passed(table, LAG_S)
+            hands[random.randrange(2)].flush()
+    hands[0].flush()
+    hands[1].flush()
+    assert is_published(tables[0])
+    found = events(table)
+    assert found == sorted(set(found))
