@@ -303,7 +303,11 @@ class TableContext:
 
 
 def _opened(uri: str, options: Mapping[str, str]) -> tuple[Storage, DataFiles]:
-    """Open a table's storage, and its data files, which are read through it if it can do that."""
+    """Open a table's storage, and its data files, which are read through it if it can do that.
+
+    Both are found by an absolute path: the process may change its directory before it publishes.
+    """
+    uri = absolute(uri)
     storage = open_storage(uri, options)
     reader = storage if isinstance(storage, RangeReader) else None
     return storage, open_files(uri, options, reader=reader)

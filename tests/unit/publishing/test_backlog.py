@@ -4,6 +4,7 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 from threading import Event
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.errors import InvalidInput, StorageFull
 from airflow_provider_segtable.core.tables.evolution import AddColumn
+from airflow_provider_segtable.library import table as library
 from airflow_provider_segtable.table.background import ThreadBackground
 from airflow_provider_segtable.table.dropping import drop
 from airflow_provider_segtable.table.publishing.publisher import PublishedNow
@@ -23,7 +25,7 @@ from tests.unit.publishing.conftest import DEFINITION, again
 from tests.unit.publishing.plain_format import FOLDER, PlainTarget
 from tests.unit.publishing.published_rows import compacted
 from tests.unit.publishing.test_publisher import Beside, is_published, target, versions
-from tests.unit.table.conftest import numbers, rows
+from tests.unit.table.conftest import SCHEMA, numbers, rows
 
 LAG_S = 5.0
 
@@ -286,3 +288,18 @@ def test_publishers_that_take_turns_publish_each_version(seed: int) -> None:
     assert is_published(tables[0])
     found = events(table)
     assert found == sorted(set(found))
+
+
+def test_a_process_may_change_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that was opened by a relative path is published from wherever the process is."""
+    monkeypatch.chdir(tmp_path)
+    made = library.Table.create(
+        "t", schema=SCHEMA, time_column="at", primary_key="row", properties={"publish.delta": "on"}
+    )
+    table = Table(replace(made.ports, background=(hand := ByHand())))
+    append(table, 0)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    made.ports.finish()
+    hand.flush()
+    assert is_published(table)
