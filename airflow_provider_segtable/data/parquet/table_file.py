@@ -136,6 +136,7 @@ def plain_columns(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.remove_metadata() for field in schema])
 
 
+@lru_cache(maxsize=_KNOWN)
 def incoming_columns(schema: Schema) -> pa.Schema:
     """Return the Arrow schema of rows to append: it marks columns that they may leave out.
 
