@@ -47,15 +47,13 @@ def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """
     places = {name: at for at, name in enumerate(rows.column_names)}
     _check_names(rows, schema)
-    columns = rows.columns  # by its name, a table finds a column among all of them
-    return pa.table(
-        [
-            _default(rows, field) if at is None else _column(columns[at], field)
-            for field in schema
-            for at in [places.get(field.name)]
-        ],
-        schema=schema,
-    )
+    columns = [
+        _column(rows.column(places[field.name]), field)
+        if field.name in places
+        else _default(rows, field)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
 
 
 def _check_names(rows: pa.Table, schema: pa.Schema) -> None:
