@@ -304,11 +304,7 @@ class TableFile:
         stored = self._parquet.schema_arrow
         there = {*stored.names}
         return pa.schema(
-            [
-                stored.field(old).with_name(name)
-                for old, name in self._shown.items()
-                if old in there
-            ]
+            [stored.field(old).with_name(name) for old, name in self._shown.items() if old in there]
         )
 
     def iter_batches(
