@@ -29,6 +29,7 @@ Choosing row groups, by the statistics in the file's footer:
 
 import io
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
@@ -136,15 +137,15 @@ def _stored_as(parquet: pq.ParquetFile | TableFile, schema: pa.Schema) -> dict[s
     """Return the flat columns that are stored in the table's type, with their numbers."""
     stored = parquet.schema_arrow
     columns = [parquet.schema.column(number) for number in range(len(parquet.schema))]
-    paths = [column.path for column in columns]
+    counts, wanted = Counter(column.path for column in columns), {*schema.names}
     return {
         name: number
         for number, column in enumerate(columns)
         if column.max_repetition_level == 0
         and column.max_definition_level <= 1
-        and paths.count(column.path) == 1
+        and counts[column.path] == 1
         and (name := target_name(parquet, column.path))
-        and name in schema.names
+        and name in wanted
         and stored.get_field_index(name) >= 0
         and stored.field(name).type == schema.field(name).type
     }

@@ -136,6 +136,7 @@ def plain_columns(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.remove_metadata() for field in schema])
 
 
+@lru_cache(maxsize=_KNOWN)
 def incoming_columns(schema: Schema) -> pa.Schema:
     """Return the Arrow schema of rows to append: it marks columns that they may leave out.
 
@@ -170,7 +171,10 @@ def file_names(stored: pa.Schema, target: pa.Schema) -> Mapping[str, str | None]
     """Return the name of each target column in a file; None if the file lacks it."""
     hidden = [field for field in stored if field.name.startswith(HIDDEN)]
     shown = [field for field in stored if not field.name.startswith(HIDDEN)]
-    places = {True: (hidden, _by_id(hidden)), False: (shown, _by_id(shown))}
+    places = {
+        of_hidden: ({field.name for field in some}, _by_id(some))
+        for of_hidden, some in ((True, hidden), (False, shown))
+    }
     names: dict[str, str | None] = {}
     for field in target:
         entries = field.metadata or {}
@@ -181,7 +185,7 @@ def file_names(stored: pa.Schema, target: pa.Schema) -> Mapping[str, str | None]
             names[field.name] = ids.get(entries[ID])
         else:
             old = entries.get(_OLD_NAME, field.name.encode()).decode()
-            names[field.name] = old if any(each.name == old for each in fields) else None
+            names[field.name] = old if old in fields else None
     return names
 
 
@@ -209,8 +213,7 @@ def opened(
     metadata = parquet.metadata
     stored = metadata.schema.to_arrow_schema()
     names = file_names(stored, target)
-    paths = {metadata.schema.column(number).path for number in range(metadata.num_columns)}
-    have = [name for word in words if (name := names.get(word, word)) in paths]
+    have = [name for word in words if (name := names.get(word, word)) in _paths(metadata)]
     if have:
         parquet = pq.ParquetFile(source, metadata=metadata, read_dictionary=have)
     shown = [field.name for field in stored if not field.name.startswith(HIDDEN)]
@@ -220,6 +223,11 @@ def opened(
     if not identified or (same and not extra):
         return parquet
     return TableFile(parquet, names, target)
+
+
+def _paths(metadata: pq.FileMetaData) -> set[str]:
+    """Return the paths of a file's columns."""
+    return {metadata.schema.column(number).path for number in range(metadata.num_columns)}
 
 
 def target_name(parquet: "pq.ParquetFile | TableFile", path: str) -> str | None:
@@ -294,12 +302,9 @@ class TableFile:
     def schema_arrow(self) -> pa.Schema:
         """Return the file's columns that the target has, under the target's names."""
         stored = self._parquet.schema_arrow
+        there = {*stored.names}
         return pa.schema(
-            [
-                stored.field(old).with_name(name)
-                for old, name in self._shown.items()
-                if old in stored.names
-            ]
+            [stored.field(old).with_name(name) for old, name in self._shown.items() if old in there]
         )
 
     def iter_batches(
