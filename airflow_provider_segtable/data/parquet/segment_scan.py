@@ -25,30 +25,58 @@ Choosing row groups, by the statistics in the file's footer:
     types whose bounds are exact. For an expression over floating columns none are used: Arrow
     ignores that values may be NaN.
 11. Of these row groups, only those are read in which the row filter may keep a row.
+
+Choosing pages, by the page indexes before the footer:
+
+12. If the pages that may match have at most half of a row group's rows, only they are read: first
+    the columns of the condition, then the others of the rows that match
+    (``data.parquet.page_reader``). So one row of a file that is sorted by the condition's column
+    costs a page of each column.
+13. This needs the condition as a predicate, and a file whose indexes were compared with a checksum.
+    Without them whole row groups are read.
+14. Where rows are addressed, or some are left out by position, whole pages stay together, so that
+    the positions of rows in a batch follow each other.
 """
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from io import RawIOBase
-from itertools import accumulate
+from itertools import accumulate, groupby, pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import CorruptTable, NotFound
-from airflow_provider_segtable.core.predicate import Bounds, Day, Moment, can_be
+from airflow_provider_segtable.core.predicate import (
+    Bounds,
+    Day,
+    Moment,
+    Predicate,
+    can_be,
+    columns_of,
+)
 from airflow_provider_segtable.core.reads.selection import FilePlan, GroupPlan
 from airflow_provider_segtable.core.segment import ROOT, ROW, Segment
 from airflow_provider_segtable.core.time import Interval
-from airflow_provider_segtable.data.conditions import Condition
+from airflow_provider_segtable.data.conditions import Condition, matches
 from airflow_provider_segtable.data.open_files import is_remote, load_ranges, open_known
 from airflow_provider_segtable.data.parquet.adopted_source import AdoptedSource
+from airflow_provider_segtable.data.parquet.checked_tail import CheckedTail, Kept
 from airflow_provider_segtable.data.parquet.descriptor import CheckedSource, SegmentFiles
+from airflow_provider_segtable.data.parquet.page_index import (
+    TIME_UNITS,
+    BoundedColumn,
+    RowSpans,
+    rows_that_may,
+)
+from airflow_provider_segtable.data.parquet.page_reader import PagedGroup
 from airflow_provider_segtable.data.parquet.table_file import (
     TableFile,
     column_ranges,
@@ -61,11 +89,8 @@ from airflow_provider_segtable.data.row_filter import ROOT_TYPE, RowFilter
 from airflow_provider_segtable.data.rows import instants
 from airflow_provider_segtable.ports.files import DataFiles, Source
 
+
 # Choosing row groups
-TIME_UNITS = {"milliseconds": (1000, 1), "microseconds": (1, 1), "nanoseconds": (1, 1000)}
-"""By Parquet's unit of time: a value times the first, divided by the second, is microseconds."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChoice:
     """The row groups of a file that are read.
@@ -205,6 +230,9 @@ def _values(found: Any) -> tuple[Any, Any]:
 BATCH_ROWS = 65_536
 """The rows of a batch, unless a reader asks for fewer."""
 
+PAGED_ROWS = 2 * BATCH_ROWS
+"""The most rows that are read together by pages, unless one page has more."""
+
 READ_AHEAD = 16 << 20
 """The bytes of row groups that are loaded together, unless one alone has more."""
 
@@ -284,6 +312,7 @@ class SegmentRead:
         checked: compare bytes with their checksums.
         where: leave out row groups in which no row matches; the other rows are not filtered.
         batch_rows: the most rows of a batch.
+        kept: tails of files that were read before, in bounded memory.
     """
 
     files: DataFiles
@@ -298,6 +327,7 @@ class SegmentRead:
     checked: bool = True
     where: Condition | None = None
     batch_rows: int = BATCH_ROWS
+    kept: Kept | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows.
@@ -309,9 +339,7 @@ class SegmentRead:
         """
         target, clip, row_filter = self._target, self._clip, self._filter
         with self._opened() as (parquet, choice, source):
-            names = list(self._read)
-            stretches = self._stretches(source, parquet, choice)
-            for first, batch in _numbered(parquet, choice, names, self.batch_rows, stretches):
+            for first, batch in self._rows(source, parquet, choice):
                 rows = row_filter.addressed(batch, first) if self.addressed else batch
                 kept = row_filter.sifted(rows, first)
                 clipped = _clipped(kept, self.time_column, clip) if clip else kept
@@ -323,8 +351,7 @@ class SegmentRead:
         No row is filtered or clipped, but row groups are left out as in ``batches``; same errors.
         """
         with self._opened() as (parquet, choice, source):
-            stretches = self._stretches(source, parquet, choice)
-            yield from _numbered(parquet, choice, list(self._read), self.batch_rows, stretches)
+            yield from self._in_groups(source, parquet, choice)
 
     def row_groups(self) -> Iterator[pa.Table]:
         """Yield the rows of each row group, deleted ones among them; errors as ``batches``."""
@@ -360,6 +387,82 @@ class SegmentRead:
             read=number in choice.read,
         )
 
+    def _rows(
+        self, source: Source, parquet: pq.ParquetFile | TableFile, choice: GroupChoice
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the rows that may match, each batch with the number of its first row.
+
+        Rows of a batch follow each other in the file if they are addressed or left out by position.
+        """
+        chosen = self._pages(source, parquet, choice)
+        for paged, some in groupby(choice.read, key=lambda number: number in chosen):
+            if not paged:
+                yield from self._in_groups(source, parquet, replace(choice, read=[*some]))
+                continue
+            for number in some:
+                group, may = chosen[number]
+                for some_rows in may.pieces(PAGED_ROWS):
+                    for first, batch in self._in_pages(group, some_rows):
+                        yield choice.starts[number] + first, batch
+
+    def _in_groups(
+        self, source: Source, parquet: pq.ParquetFile | TableFile, choice: GroupChoice
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield all rows of the chosen row groups, each batch with the number of its first row."""
+        stretches = self._stretches(source, parquet, choice)
+        yield from _numbered(parquet, choice, list(self._read), self.batch_rows, stretches)
+
+    def _pages(
+        self, source: Source, parquet: pq.ParquetFile | TableFile, choice: GroupChoice
+    ) -> dict[int, tuple[PagedGroup, RowSpans]]:
+        """Return the row groups that are read by pages, with the rows that may match."""
+        test = self._test
+        if test is None or not isinstance(source, CheckedSource):
+            return {}
+        tail, stored = source.tail, _stored_as(parquet, self.schema)
+        words = [ROOT] if ROOT in self._read and ROOT in tail.leaves else []
+        names = {*self._read, *columns_of(test)}
+        found = {}
+        for number in choice.read:
+            rows = tail.metadata.row_group(number).num_rows
+            may = rows_that_may(test, partial(_bounded, tail, number, stored), rows)
+            if may is not None and may.count <= rows // 2:
+                group = PagedGroup(
+                    source=source, tail=tail, number=number, like=parquet, words=words
+                )
+                if group.has(names):
+                    found[number] = group, may
+        return found
+
+    def _in_pages(self, group: PagedGroup, may: RowSpans) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the rows of a row group that match, or the pages that have them."""
+        test, rows = self._test, may.rows
+        if test is None:
+            return
+        tested = [*dict.fromkeys(columns_of(test))]
+        found = group.read(tested, rows)
+        typed = [_as(found[name], self.schema.field(name).type) for name in tested]
+        first = pa.record_batch(typed, names=tested)
+        keep = np.asarray(pc.fill_null(matches(first, test), False))
+        together = self.addressed or not self._filter.passes_all
+        keep = may.whole(keep) if together else keep
+        if not keep.any():
+            return
+        rows, shown = rows[keep], first.filter(pa.array(keep))
+        rest = group.read([name for name in self._read if name not in tested], rows)
+        columns = {**dict(zip(tested, shown.columns, strict=True)), **rest}
+        names = self._read or tuple(tested)  # a batch without columns loses its number of rows
+        batch = pa.record_batch([columns[name] for name in names], names=list(names))
+        cuts = np.flatnonzero(np.diff(rows) != 1) + 1 if together else ()
+        for start, end in pairwise([0, *cuts, len(rows)]):
+            yield int(rows[start]), batch.slice(start, end - start)
+
+    @property
+    def _test(self) -> Predicate | None:
+        """Return a predicate that matching rows satisfy; None if none is known."""
+        test = None if self.where is None else self.where.test
+        return None if isinstance(test, pc.Expression) else test
+
     def _stretches(
         self, source: Source, parquet: pq.ParquetFile | TableFile, choice: GroupChoice
     ) -> Iterator[list[int]]:
@@ -375,7 +478,8 @@ class SegmentRead:
     ) -> Iterator[tuple[pq.ParquetFile | TableFile, GroupChoice, Source]]:
         segment = self.segment
         words = [ROOT] if ROOT in self._read else []  # pyarrow requires that the column is read
-        files = SegmentFiles(self.files, [segment], whole=0 if planned else WHOLE)
+        whole = 0 if planned else WHOLE
+        files = SegmentFiles(self.files, [segment], whole=whole, kept=self.kept)
         opening = (
             files.open(segment.path)
             if self.checked
@@ -434,6 +538,19 @@ class SegmentRead:
         if self.addressed:
             target = target.append(pa.field(ROOT, ROOT_TYPE)).append(pa.field(ROW, pa.int64()))
         return target
+
+
+def _bounded(
+    tail: CheckedTail, group: int, stored: Mapping[str, int], name: str
+) -> BoundedColumn | None:
+    """Return the bounds of a column's pages in a row group; None if they are not known."""
+    column = stored.get(name)
+    if column is None:
+        return None
+    pages, bounds = tail.pages(group, column), tail.bounds(group, column)
+    if pages is None or bounds is None or len(pages.starts) != len(bounds.empty):
+        return None
+    return BoundedColumn(pages, bounds)
 
 
 def _numbered(

@@ -286,6 +286,10 @@ class TableFile:
         """Close the file."""
         self._parquet.close()
 
+    def over(self, parquet: pq.ParquetFile) -> "TableFile":
+        """Return a reader of the same columns of a file with the same schema."""
+        return TableFile(parquet, self._names, self._target)
+
     def shown_as(self, path: str) -> str | None:
         """Return the target's name of a file's column; None if the target lacks it."""
         return self._shown.get(path)
