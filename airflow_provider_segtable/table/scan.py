@@ -465,7 +465,8 @@ class Scan:
     def reader(self) -> PartReader:
         """Return the reader of the parts."""
         table, checked = self.state.table, self.request.checked
-        return PartReader(files=self.ports.files, table=table, checked=checked)
+        ports = self.ports
+        return PartReader(files=ports.files, table=table, checked=checked, views=ports.entries)
 
     def _wanted(self) -> Wanted | None:
         """Return the wanted rows as a test of segments; None if no row can be wanted."""
@@ -539,6 +540,7 @@ class Scan:
             where=self.where,
             checked=self.request.checked,
             since=None if start is None else start.time,
+            views=self.ports.entries,
         )
 
     def groups(self, rules: MergeRules) -> Selection[FileGroup]:

@@ -3,7 +3,7 @@
 1. The tail is everything after the last page (``data.parquet.descriptor``). Its bytes were compared
    when it was loaded; what is decoded from them is kept with them, each part when first needed.
 2. A tail is never changed: a data file is written once. So a process may keep the tails of files
-   that it reads again (``Kept``), and opens these files without reading their footers.
+   that it reads again (``Views``), and opens these files without reading their footers.
 3. CRC-32 is computed by ISA-L if it is installed (extra ``fast``), five times as fast as by zlib.
 """
 
@@ -12,7 +12,7 @@ from base64 import b64decode
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,7 +22,7 @@ from airflow_provider_segtable.core.segment import FooterChecksum
 from airflow_provider_segtable.data.open_files import MemorySource
 from airflow_provider_segtable.data.parquet.footer import Footer, read_footer
 from airflow_provider_segtable.data.parquet.page_index import (
-    PageBounds,
+    BoundedColumn,
     Pages,
     decoded_bounds,
     decoded_pages,
@@ -44,13 +44,17 @@ Block = tuple[int, int]
 """The length and CRC-32 of consecutive bytes."""
 
 Value = TypeVar("Value")
+Shape = TypeVar("Shape")
+
+_SHAPES = 4
+"""Schemas for which a tail keeps how the file is read."""
 
 
-class Kept(Protocol):
-    """Values that a process keeps in bounded memory, by their keys."""
+class Views(Protocol):
+    """Computed views of immutable files, which a process keeps in bounded memory."""
 
     def view(self, key: Hashable, made: Callable[[], tuple[Value, int]]) -> Value:
-        """Return the value of a key; ``made`` makes it, with its bytes."""
+        """Return the view of a key; ``made`` makes it, with its bytes."""
         ...
 
 
@@ -63,7 +67,8 @@ class CheckedTail:
         self.start = start
         self.data = data
         self._pages: dict[tuple[int, int], Pages | None] = {}
-        self._bounds: dict[tuple[int, int], PageBounds | None] = {}
+        self._bounds: dict[int, BoundedColumn | None] = {}
+        self._shapes: list[tuple[pa.Schema, Any]] = []
 
     @staticmethod
     def loaded(source: Source, footer: FooterChecksum) -> "CheckedTail":
@@ -143,15 +148,35 @@ class CheckedTail:
             )
         return self._pages[key]
 
-    def bounds(self, group: int, column: int) -> PageBounds | None:
-        """Return the bounds of a column in each of its pages; None if they are not known."""
-        key = group, column
-        if key not in self._bounds:
+    def bounds(self, column: int) -> BoundedColumn | None:
+        """Return the bounds of a column in the pages of all row groups; None if not all are known.
+
+        The rows of its pages are numbered in the file.
+        """
+        if column not in self._bounds:
             stored = self.metadata.schema.column(column)
-            self._bounds[key] = self._decoded(
-                key, "column_index", lambda index: decoded_bounds(index, stored)
-            )
-        return self._bounds[key]
+            parts, first = [], 0
+            for group in range(self.metadata.num_row_groups):
+                pages = self.pages(group, column)
+                bounds = self._decoded(
+                    (group, column), "column_index", lambda index: decoded_bounds(index, stored)
+                )
+                if pages is not None and bounds is not None:
+                    parts.append(BoundedColumn(pages.shifted(first), bounds))
+                first += self.metadata.row_group(group).num_rows
+            known = len(parts) == self.metadata.num_row_groups
+            self._bounds[column] = BoundedColumn.joined(parts) if parts and known else None
+        return self._bounds[column]
+
+    def shape(self, schema: pa.Schema, made: Callable[[], Shape]) -> Shape:
+        """Return what ``made`` returns for a schema; kept for the schemas that are read."""
+        for known, shape in self._shapes:
+            if known is schema:
+                found: Shape = shape
+                return found
+        new = made()
+        self._shapes = [(schema, new), *self._shapes[: _SHAPES - 1]]
+        return new
 
     def _decoded(
         self, key: tuple[int, int], name: str, decode: Callable[[bytes], Value | None]
@@ -187,16 +212,16 @@ class _TailSource(MemorySource):
         return self._data[at : at + length]
 
 
-def kept_tail(kept: Kept | None, source: Source, footer: FooterChecksum) -> CheckedTail:
+def kept_tail(views: Views | None, source: Source, footer: FooterChecksum) -> CheckedTail:
     """Return the tail of an open file, as it is kept, or loaded now; errors as ``loaded``."""
-    if kept is None:
+    if views is None:
         return CheckedTail.loaded(source, footer)
 
     def made() -> tuple[CheckedTail, int]:
         tail = CheckedTail.loaded(source, footer)
         return tail, _DECODED * len(tail.data)
 
-    return kept.view((CheckedTail, source.path, source.size, footer), made)
+    return views.view((CheckedTail, source.path, source.size, footer), made)
 
 
 _DECODED = 4

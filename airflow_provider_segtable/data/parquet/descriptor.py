@@ -81,7 +81,7 @@ from airflow_provider_segtable.data.parquet.checked_tail import (
     CHECKSUMS_KEY,
     ENTRY,
     Block,
-    Kept,
+    Views,
     crc32,
     decoded_blocks,
     kept_tail,
@@ -184,7 +184,7 @@ class _Held:
 class CheckedSource:
     """A ``Source`` that compares bytes with their checksums before it returns them."""
 
-    def __init__(self, source: Source, footer: FooterChecksum, kept: Kept | None = None) -> None:
+    def __init__(self, source: Source, footer: FooterChecksum, views: Views | None = None) -> None:
         """Load and compare the tail, unless it is kept.
 
         Raises:
@@ -192,7 +192,7 @@ class CheckedSource:
         """
         self.path = source.path
         self.size = source.size
-        self.tail = kept_tail(kept, source, footer)
+        self.tail = kept_tail(views, source, footer)
         self._source = source
         self._start = footer.start
         self._held = _Held(-1, b"")
@@ -207,6 +207,11 @@ class CheckedSource:
         found = self.view(offset, length)
         whole = found.obj
         return whole if isinstance(whole, bytes) and len(whole) == len(found) else bytes(found)
+
+    @property
+    def loads(self) -> bool:
+        """Return whether ranges can be loaded together, because each request is a round trip."""
+        return hasattr(self._source, "load")
 
     def load(self, ranges: Iterable[Range]) -> None:
         """Load the blocks of ranges that are read soon, if that is a gain."""
@@ -511,7 +516,7 @@ class SegmentFiles:
     """``DataFiles`` that check the files of given segments only.
 
     ``whole`` is the most bytes of a file that is loaded by one request where one is a round trip;
-    ``kept`` has tails of files that were read before.
+    ``views`` has tails of files that were read before.
     """
 
     def __init__(
@@ -520,10 +525,10 @@ class SegmentFiles:
         segments: Iterable[Segment],
         *,
         whole: int = 0,
-        kept: Kept | None = None,
+        views: Views | None = None,
     ) -> None:
         """Check the files of ``segments``."""
-        self._kept = kept
+        self._views = views
         self.remote = is_remote(files)
         self._files = files
         self._segments = {segment.path: segment for segment in segments}
@@ -546,7 +551,7 @@ class SegmentFiles:
         with open_known(self._files, path, segment.size) as source:
             small = source.size <= self._whole
             held = MemorySource(path, source.read_at(0, source.size)) if small else source
-            yield checked_source(held, segment, self._kept)
+            yield checked_source(held, segment, self._views)
 
     @contextmanager
     def create(self, path: str) -> Iterator[Sink]:
@@ -637,7 +642,7 @@ def check_whole(files: DataFiles, segment: Segment) -> None:
     return check_bytes(files, segment)
 
 
-def checked_source(source: Source, segment: Segment, kept: Kept | None = None) -> Source:
+def checked_source(source: Source, segment: Segment, views: Views | None = None) -> Source:
     """Return a segment's open file, checked; errors as ``SegmentFiles.open``."""
     if source.size != segment.size:
         raise CorruptTable(
@@ -649,7 +654,7 @@ def checked_source(source: Source, segment: Segment, kept: Kept | None = None) -
     if segment.adopted:
         return AdoptedSource(source, segment.footer)
     try:
-        return CheckedSource(source, segment.footer, kept)
+        return CheckedSource(source, segment.footer, views)
     except ChecksumMismatch:
         found = described(source, read_footer(source))
         if found.id != segment.file_id:

@@ -14,13 +14,14 @@ Source: apache/parquet-format, ``PageIndex.md``.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from airflow_provider_segtable.core.predicate import (
     AllOf,
@@ -36,11 +37,16 @@ from airflow_provider_segtable.core.predicate import (
 )
 from airflow_provider_segtable.data.parquet.thrift import (
     LIST,
+    SKIP,
     BrokenThrift,
+    Shape,
+    Span,
+    UnknownField,
     read_binary,
     read_field,
     read_list,
     read_number,
+    scan,
     skip,
 )
 
@@ -71,10 +77,22 @@ class Pages:
     offsets: Numbers
     sizes: Numbers
 
-    def of_rows(self, rows: Numbers) -> Numbers:
-        """Return the numbers of the pages that have some ascending rows."""
-        places = np.searchsorted(self.starts, rows, side="right") - 1
-        return places[np.flatnonzero(np.diff(places, prepend=-1))]
+    def shifted(self, rows: int) -> "Pages":
+        """Return the pages with other numbers of rows."""
+        return replace(self, starts=self.starts + rows, ends=self.ends + rows)
+
+    def of_spans(self, starts: Numbers, ends: Numbers) -> Numbers:
+        """Return the numbers of the pages that have rows of ascending spans."""
+        firsts = self.starts.searchsorted(starts, side="right") - 1
+        lasts = self.starts.searchsorted(ends, side="left") - 1
+        if len(firsts) == 1:
+            return np.arange(firsts[0], lasts[0] + 1)
+        if (firsts == lasts).all():
+            return firsts[np.flatnonzero(np.diff(firsts, prepend=-1))]
+        used = np.zeros(len(self.starts) + 1, np.int64)
+        np.add.at(used, firsts, 1)
+        np.add.at(used, lasts + 1, -1)
+        return np.flatnonzero(used.cumsum()[:-1])
 
 
 def decoded_pages(data: bytes, rows: int) -> Pages | None:
@@ -115,6 +133,41 @@ def _places(data: bytes) -> list[tuple[int, int, int]]:
             numbers[field], at = read_number(data, at)
         found.append((numbers[1], numbers[2], numbers[3]))
     return found
+
+
+# Values of pages
+_V1, _PLAIN = 0, 0
+_VALUES: Shape = {1: SKIP, 2: "encoding", 3: SKIP, 4: SKIP, 5: SKIP}
+_HEADER: Shape = {1: "kind", 2: "whole", **dict.fromkeys((3, 4, 6, 7, 8), SKIP), 5: _VALUES}
+_MOST_HEADER = 1_024
+
+
+def plain_values(page: memoryview, codec: str, size: int, *, levels: bool) -> pa.Buffer | None:
+    """Return the values of a data page without nulls that stores them as they are.
+
+    None of a page of another form.
+
+    Args:
+        page: the page with its header.
+        codec: the compression of its column.
+        size: the bytes of the values.
+        levels: whether the page has levels before its values: of a column that may have nulls.
+    """
+    found: dict[str, Span] = {}
+    try:
+        at = scan(bytes(page[:_MOST_HEADER]), 0, _HEADER, found)
+    except (BrokenThrift, UnknownField, IndexError):
+        return None
+    kind, encoding, whole = (
+        found[name][2] if name in found else -1 for name in ("kind", "encoding", "whole")
+    )
+    if (kind, encoding) != (_V1, _PLAIN):
+        return None
+    data = pa.py_buffer(page[at:])
+    if codec != "UNCOMPRESSED":
+        data = pa.Codec(codec.lower()).decompress(data, decompressed_size=whole)
+    before = 4 + int.from_bytes(memoryview(data)[:4], "little") if levels else 0
+    return data.slice(before) if before + size == whole else None
 
 
 # Bounds of pages
@@ -276,6 +329,21 @@ class BoundedColumn:
     pages: Pages
     bounds: PageBounds
 
+    @staticmethod
+    def joined(parts: Sequence["BoundedColumn"]) -> "BoundedColumn | None":
+        """Return the pages of some parts in turn; None if their bounds do not belong to them."""
+        if any(len(part.pages.starts) != len(part.bounds.empty) for part in parts):
+            return None
+        pages = (
+            np.concatenate([getattr(part.pages, name) for part in parts])
+            for name in ("starts", "ends", "offsets", "sizes")
+        )
+        bounds = (
+            np.concatenate([getattr(part.bounds, name) for part in parts])
+            for name in ("low", "high", "empty")
+        )
+        return BoundedColumn(Pages(*pages), PageBounds(parts[0].bounds.kind, *bounds))
+
 
 @dataclass(frozen=True, slots=True)
 class RowSpans:
@@ -299,6 +367,11 @@ class RowSpans:
         before = lengths.cumsum() - lengths
         return np.arange(lengths.sum()) + np.repeat(self.starts - before, lengths)
 
+    def between(self, first: int, end: int) -> "RowSpans":
+        """Return the rows from ``first`` to ``end``, numbered from ``first`` on."""
+        some = slice(np.searchsorted(self.starts, first), np.searchsorted(self.starts, end))
+        return RowSpans(self.starts[some] - first, self.ends[some] - first)
+
     def pieces(self, most: int) -> "Iterator[RowSpans]":
         """Yield the spans in pieces of at most so many rows, or of one span."""
         first, rows = 0, (self.ends - self.starts).cumsum()
@@ -307,6 +380,13 @@ class RowSpans:
             end = max(first + 1, int(np.searchsorted(rows, before + most, side="right")))
             yield RowSpans(self.starts[first:end], self.ends[first:end])
             first = end
+
+    @staticmethod
+    def of_rows(rows: Numbers) -> "RowSpans":
+        """Return the spans of some ascending rows."""
+        cuts = np.flatnonzero(np.diff(rows) != 1) + 1
+        starts = rows[np.concatenate([[0], cuts])]
+        return RowSpans(starts, rows[np.concatenate([cuts - 1, [len(rows) - 1]])] + 1)
 
     def whole(self, some: Flags) -> Flags:
         """Return, of flags of the rows, flags of all rows of spans with a flagged row."""
@@ -317,12 +397,12 @@ class RowSpans:
 def rows_that_may(
     predicate: Predicate, column_of: Callable[[str], BoundedColumn | None], rows: int
 ) -> RowSpans | None:
-    """Return the rows of a row group that may match; None if no page is left out.
+    """Return the rows of a file that may match; None if no column has bounds.
 
     Args:
         predicate: the predicate.
         column_of: returns the bounds of a column; None if they are not known.
-        rows: the rows of the row group.
+        rows: the rows of the file.
     """
     known = {name: column_of(name) for name in dict.fromkeys(columns_of(predicate))}
     columns = {name: column for name, column in known.items() if column is not None}
@@ -330,7 +410,7 @@ def rows_that_may(
         return None
     cuts = reduce(np.union1d, (column.pages.starts for column in columns.values()))
     may = _may(predicate, columns, cuts)
-    return None if may.all() else RowSpans(cuts[may], np.append(cuts[1:], rows)[may])
+    return RowSpans(cuts[may], np.append(cuts[1:], rows)[may])
 
 
 def _may(predicate: Predicate, columns: Mapping[str, BoundedColumn], cuts: Numbers) -> Flags:

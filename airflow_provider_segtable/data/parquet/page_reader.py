@@ -21,15 +21,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_provider_segtable.core.predicate import Predicate, columns_of, pinned_values
 from airflow_provider_segtable.data.open_files import load_ranges
 from airflow_provider_segtable.data.parquet.checked_tail import CheckedTail
+from airflow_provider_segtable.data.parquet.descriptor import CheckedSource
 from airflow_provider_segtable.data.parquet.footer import MAGIC, Footer, Group, footer_bytes
-from airflow_provider_segtable.data.parquet.page_index import Numbers, Pages
-from airflow_provider_segtable.data.parquet.table_file import TableFile
+from airflow_provider_segtable.data.parquet.page_index import (
+    BoundedColumn,
+    Numbers,
+    Pages,
+    RowSpans,
+    plain_values,
+    rows_that_may,
+)
+from airflow_provider_segtable.data.parquet.table_file import TableFile, opened, stored_as
 from airflow_provider_segtable.data.parquet.thrift import Span, patched
-from airflow_provider_segtable.ports.files import Source
 
 _SCHEMA = b"ARROW:schema"
+_ROWS_A_VALUE = 256
+"""Least number of rows of a file for one value of a condition, for which few pages may match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,67 +67,162 @@ class _Chosen:
         page = np.searchsorted(starts, rows, side="right") - 1
         return rows - starts[page] + np.append(0, before)[page]
 
-    def ranges(self) -> Iterator[tuple[int, int]]:
-        """Yield where the file has the pages; neighbours are one range."""
-        offsets, ends = self.pages.offsets[self.numbers], self._ends
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        """Return where the file has the pages; neighbours are one range."""
+        offsets = self.pages.offsets[self.numbers]
+        ends = offsets + self.pages.sizes[self.numbers]
+        if len(offsets) == 1:
+            return [(int(offsets[0]), int(ends[0]))]
         (breaks,) = np.nonzero(offsets[1:] != ends[:-1])
         firsts, lasts = np.append(0, breaks + 1), np.append(breaks, len(ends) - 1)
-        yield from zip(offsets[firsts].tolist(), ends[lasts].tolist(), strict=True)
+        return [*zip(offsets[firsts].tolist(), ends[lasts].tolist(), strict=True)]
 
-    @property
-    def _ends(self) -> Numbers:
-        return self.pages.offsets[self.numbers] + self.pages.sizes[self.numbers]
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """How the columns of a target schema are in a file.
+
+    Attributes:
+        like: the file as a reader of these columns; it reads nothing.
+        stored: the flat columns that are stored in the target's type, with their numbers.
+        paged: whether a column can be read by pages, of those that were asked for.
+    """
+
+    like: pq.ParquetFile | TableFile
+    stored: Mapping[str, int]
+    paged: dict[str, bool]
+
+    @staticmethod
+    def of(tail: CheckedTail, schema: pa.Schema) -> "_Shape":
+        like = opened(pa.BufferReader(b""), schema, metadata=tail.metadata)
+        return _Shape(like, stored_as(like, schema), {})
+
+    def leaves(self, tail: CheckedTail, name: str) -> Sequence[int] | None:
+        """Return the leaves of a column; None if it has no name to read it by alone."""
+        stored = self.like.stored([name]) if isinstance(self.like, TableFile) else [name]
+        if "" in stored:
+            return None
+        return [leaf for own in stored for leaf in tail.leaves.get(own, ())]
+
+    def is_paged(self, tail: CheckedTail, name: str) -> bool:
+        """Return whether a column has an offset index in each row group."""
+        if name not in self.paged:
+            leaves, groups = self.leaves(tail, name), range(tail.metadata.num_row_groups)
+            self.paged[name] = (
+                bool(tail.footer.groups)
+                and leaves is not None
+                and all(tail.pages(group, leaf) is not None for group in groups for leaf in leaves)
+            )
+        return self.paged[name]
+
+
+def paged_file(
+    source: CheckedSource, schema: pa.Schema, names: Iterable[str]
+) -> "PagedFile | None":
+    """Return an open file as pages; None if not all of the columns are indexed.
+
+    Args:
+        source: the file.
+        schema: the target schema; one that stays the same object is compared once.
+        names: the columns to be read.
+    """
+    tail = source.tail
+    shape = tail.shape(schema, lambda: _Shape.of(tail, schema))
+    if not all(shape.is_paged(tail, name) for name in names):
+        return None
+    return PagedFile(source=source, shape=shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PagedFile:
+    """An open file with page indexes."""
+
+    source: CheckedSource
+    shape: _Shape
+
+    def rows_that_may(self, test: Predicate) -> RowSpans | None:
+        """Return the rows that may match; None if whole row groups should be read.
+
+        So it is if the bounds leave more than half of all rows, unless few rows match anyway: those
+        with one of a few values. Then the columns of the condition are read, and few other pages.
+        """
+
+        def column_of(name: str) -> BoundedColumn | None:
+            column = self.shape.stored.get(name)
+            return None if column is None else self.source.tail.bounds(column)
+
+        rows = self.source.tail.metadata.num_rows
+        found = rows_that_may(test, column_of, rows)
+        if found is not None and found.count <= rows // 2:
+            return found
+        few = any(
+            values is not None and len(values) * _ROWS_A_VALUE <= rows
+            for values in (pinned_values(test, name) for name in columns_of(test))
+        )
+        return found if few else None
+
+    def groups(self) -> "Iterator[PagedGroup]":
+        """Yield the row groups."""
+        first, metadata = 0, self.source.tail.metadata
+        for number in range(metadata.num_row_groups):
+            rows = metadata.row_group(number).num_rows
+            yield PagedGroup(
+                source=self.source, shape=self.shape, number=number, first=first, rows=rows
+            )
+            first += rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PagedGroup:
-    """One row group of an open file, whose columns all have an offset index.
+    """One row group of a file, whose columns have an offset index.
 
     Attributes:
         source: the file.
-        tail: its tail.
+        shape: how the columns are in it.
         number: the number of the row group.
-        like: the open file as a reader of the columns that are asked for.
-        words: columns that are read as dictionaries.
+        first: the number of its first row in the file.
+        rows: its rows.
     """
 
-    source: Source
-    tail: CheckedTail
+    source: CheckedSource
+    shape: _Shape
     number: int
-    like: pq.ParquetFile | TableFile
-    words: Sequence[str] = ()
+    first: int
+    rows: int
 
-    def has(self, names: Iterable[str]) -> bool:
-        """Return whether the columns can be read by pages: each has an offset index."""
-        leaves = [self._leaves(name) for name in names]
-        return all(
-            some is not None and all(self.tail.pages(self.number, leaf) for leaf in some)
-            for some in leaves
-        )
+    @property
+    def tail(self) -> CheckedTail:
+        """Return the tail of the file."""
+        return self.source.tail
 
-    def read(self, names: Sequence[str], rows: Numbers) -> dict[str, pa.Array]:
+    def read(
+        self, names: Sequence[str], spans: RowSpans, words: Sequence[str] = ()
+    ) -> dict[str, pa.Array]:
         """Return some rows of columns.
 
         Args:
-            names: the columns, as ``like`` calls them; ``has`` is true of them.
-            rows: the numbers of the rows in the row group, ascending; at least one.
+            names: the columns, by the target's names.
+            spans: the rows, numbered in the row group; at least one.
+            words: columns among them that are read as dictionaries, by the file's names.
         """
-        chosen = {name: self._chosen(name, rows) for name in names}
+        chosen = {name: self._chosen(name, spans) for name in names}
         together: dict[bytes, list[str]] = {}
         for name, some in chosen.items():
             together.setdefault(some[0].spans if some else b"", []).append(name)
         self._load([part for some in chosen.values() for part in some])
         found: dict[str, pa.Array] = {}
         for alike in together.values():
-            found |= self._decoded(alike, [part for name in alike for part in chosen[name]], rows)
+            parts = [part for name in alike for part in chosen[name]]
+            found |= self._decoded(alike, parts, spans, words)
         return found
 
-    def _chosen(self, name: str, rows: Numbers) -> list[_Chosen]:
+    def _chosen(self, name: str, spans: RowSpans) -> list[_Chosen]:
         """Return the pages to read of each leaf of a column."""
-        leaves = self._leaves(name) or ()
+        leaves = self.shape.leaves(self.tail, name) or ()
         each = [self.tail.pages(self.number, leaf) for leaf in leaves]
         found = [
-            _Chosen(leaf, pages, pages.of_rows(rows))
+            _Chosen(leaf, pages, pages.of_spans(spans.starts, spans.ends))
             for leaf, pages in zip(leaves, each, strict=True)
             if pages is not None
         ]
@@ -125,17 +230,13 @@ class PagedGroup:
             return [replace(part, numbers=np.arange(len(part.pages.starts))) for part in found]
         return found
 
-    def _leaves(self, name: str) -> Sequence[int] | None:
-        """Return the leaves of a column; None if it has no name to read it by alone."""
-        stored = self.like.stored([name]) if isinstance(self.like, TableFile) else [name]
-        if "" in stored:
-            return None
-        return [leaf for own in stored for leaf in self.tail.leaves.get(own, ())]
-
     def _load(self, parts: Sequence[_Chosen]) -> None:
+        """Load the pages that are read, where each request is a round trip."""
+        if not self.source.loads:
+            return
         dictionaries = (self._dictionary(part) for part in parts)
         wanted = [each for each in dictionaries if each is not None]
-        load_ranges(self.source, [*wanted, *(each for part in parts for each in part.ranges())])
+        load_ranges(self.source, [*wanted, *(each for part in parts for each in part.ranges)])
 
     def _dictionary(self, part: _Chosen) -> tuple[int, int] | None:
         """Return where the dictionary page of a column chunk is, which is before its data."""
@@ -148,24 +249,65 @@ class PagedGroup:
         return self.tail.footer.groups[self.number]
 
     def _decoded(
-        self, names: Sequence[str], parts: Sequence[_Chosen], rows: Numbers
+        self, names: Sequence[str], parts: Sequence[_Chosen], spans: RowSpans, words: Sequence[str]
     ) -> Mapping[str, pa.Array]:
         """Return columns whose pages begin at the same rows."""
-        count = parts[0].rows if parts else len(rows)
+        if len(names) == len(parts) == 1 and len(parts[0].numbers) == 1:
+            numbers = self._plain_numbers(names[0], parts[0])
+            if numbers is not None:
+                few = spans.count < len(numbers)
+                places = parts[0].places_of(spans.rows) if few else None
+                return {names[0]: numbers if places is None else numbers.take(pa.array(places))}
+        count = parts[0].rows if parts else spans.count
         small = _SmallFile(self.tail.footer, self._group)
         for part in parts:
             small.add(part, self._dictionary(part), self.source.read_at)
-        with small.opened(count, self.words, self.like) as parquet:
+        own = [word for word in words if word in self.tail.leaves]
+        with small.opened(count, own, self.shape.like) as parquet:
             batches = [
                 *parquet.iter_batches(
                     batch_size=count, row_groups=[0], columns=list(names), use_threads=False
                 )
             ]
         table = pa.Table.from_batches(batches)
-        if len(rows) < count:
-            table = table.take(pa.array(parts[0].places_of(rows)))
+        if spans.count < count:
+            table = table.take(pa.array(parts[0].places_of(spans.rows)))
         whole = table.combine_chunks()
         return {name: _one(whole.column(name)) for name in names}
+
+    def _plain_numbers(self, name: str, part: _Chosen) -> pa.Array | None:
+        """Return a page of whole numbers that are stored as they are; None of any other page.
+
+        A search in a key's column reads such a page of each file. A file in memory for it, and
+        Parquet's reader, take ten times as long.
+        """
+        column = self.tail.metadata.schema.column(part.column)
+        kind, size = self._kind(name), _SIZES.get(column.physical_type)
+        levels = column.max_definition_level
+        chunk = self.tail.metadata.row_group(self.number).column(part.column)
+        if size is None or levels > 1 or not pa.types.is_signed_integer(kind):
+            return None
+        if kind.bit_width != 8 * size or (levels and _may_be_null(chunk.statistics)):
+            return None
+        ((start, end),) = part.ranges
+        page = self.source.view(start, end - start)
+        values = plain_values(page, chunk.compression, part.rows * size, levels=bool(levels))
+        if values is None:
+            return None
+        return pa.Array.from_buffers(kind, part.rows, [None, values])
+
+    def _kind(self, name: str) -> pa.DataType:
+        """Return the type in which a column is read; null if the file lacks it."""
+        stored = self.shape.like.schema_arrow
+        at = stored.get_field_index(name)
+        return pa.null() if at < 0 else stored.field(at).type
+
+
+_SIZES = {"INT32": 4, "INT64": 8}
+
+
+def _may_be_null(found: Any) -> bool:
+    return found is None or not found.has_null_count or found.null_count > 0
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
@@ -194,7 +336,7 @@ class _SmallFile:
             self._edits.append((spans["dictionary"], begin))
             self._copy(dictionary, read_at)
         self._edits.append((spans["data"], self._size))
-        for each in part.ranges():
+        for each in part.ranges:
             self._copy(each, read_at)
         self._edits.append((spans["size"], self._size - begin))
 

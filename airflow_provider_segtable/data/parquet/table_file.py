@@ -227,6 +227,24 @@ def target_name(parquet: "pq.ParquetFile | TableFile", path: str) -> str | None:
     return parquet.shown_as(path) if isinstance(parquet, TableFile) else path
 
 
+def stored_as(parquet: "pq.ParquetFile | TableFile", schema: pa.Schema) -> dict[str, int]:
+    """Return the flat columns that are stored in the table's type, with their numbers."""
+    stored = parquet.schema_arrow
+    columns = [parquet.schema.column(number) for number in range(len(parquet.schema))]
+    paths = [column.path for column in columns]
+    return {
+        name: number
+        for number, column in enumerate(columns)
+        if column.max_repetition_level == 0
+        and column.max_definition_level <= 1
+        and paths.count(column.path) == 1
+        and (name := target_name(parquet, column.path))
+        and name in schema.names
+        and stored.get_field_index(name) >= 0
+        and stored.field(name).type == schema.field(name).type
+    }
+
+
 def stored_bytes(
     parquet: "pq.ParquetFile | TableFile", group: int, columns: Sequence[str]
 ) -> tuple[int, int]:
