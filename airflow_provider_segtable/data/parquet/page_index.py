@@ -37,16 +37,12 @@ from airflow_provider_segtable.core.predicate import (
 )
 from airflow_provider_segtable.data.parquet.thrift import (
     LIST,
-    SKIP,
+    STRUCT,
     BrokenThrift,
-    Shape,
-    Span,
-    UnknownField,
     read_binary,
     read_field,
     read_list,
     read_number,
-    scan,
     skip,
 )
 
@@ -136,10 +132,8 @@ def _places(data: bytes) -> list[tuple[int, int, int]]:
 
 
 # Values of pages
-_V1, _PLAIN = 0, 0
-_VALUES: Shape = {1: SKIP, 2: "encoding", 3: SKIP, 4: SKIP, 5: SKIP}
-_HEADER: Shape = {1: "kind", 2: "whole", **dict.fromkeys((3, 4, 6, 7, 8), SKIP), 5: _VALUES}
-_MOST_HEADER = 1_024
+_DATA_PAGE, _PLAIN = 0, 0
+_KIND, _WHOLE, _STORED, _VALUES = 1, 2, 3, 5
 
 
 def plain_values(page: memoryview, codec: str, size: int, *, levels: bool) -> pa.Buffer | None:
@@ -153,21 +147,42 @@ def plain_values(page: memoryview, codec: str, size: int, *, levels: bool) -> pa
         size: the bytes of the values.
         levels: whether the page has levels before its values: of a column that may have nulls.
     """
-    found: dict[str, Span] = {}
-    try:
-        at = scan(bytes(page[:_MOST_HEADER]), 0, _HEADER, found)
-    except (BrokenThrift, UnknownField, IndexError):
+    kind, whole, stored, encoding = _header(page)
+    if (kind, encoding) != (_DATA_PAGE, _PLAIN) or not 0 < stored < len(page):
         return None
-    kind, encoding, whole = (
-        found[name][2] if name in found else -1 for name in ("kind", "encoding", "whole")
-    )
-    if (kind, encoding) != (_V1, _PLAIN):
-        return None
-    data = pa.py_buffer(page[at:])
+    data = pa.py_buffer(page[len(page) - stored :])
     if codec != "UNCOMPRESSED":
-        data = pa.Codec(codec.lower()).decompress(data, decompressed_size=whole)
+        data = _codec(codec).decompress(data, decompressed_size=whole)
     before = 4 + int.from_bytes(memoryview(data)[:4], "little") if levels else 0
     return data.slice(before) if before + size == whole else None
+
+
+@lru_cache(maxsize=8)
+def _codec(name: str) -> pa.Codec:
+    return pa.Codec(name.lower())
+
+
+def _header(page: memoryview) -> tuple[int, int, int, int]:
+    """Return the kind of a page, its bytes decoded and stored, and the encoding of its values.
+
+    -1 stands for what it does not say in the usual form. The header is read so far only.
+    """
+    found = {_KIND: -1, _WHOLE: -1, _STORED: -1}
+    at = field = 0
+    while field < _VALUES and (head := page[at]) > _LONG:
+        at, field = at + 1, field + (head >> 4)
+        if head & _LONG == STRUCT:
+            break
+        found[field], at = read_number(page, at)
+    encoding = -1
+    if field == _VALUES and page[at] >> 4 == 1:
+        _, at = read_number(page, at + 1)  # the number of values
+        encoding = read_number(page, at + 1)[0] if page[at] >> 4 == 1 else -1
+    return found[_KIND], found[_WHOLE], found[_STORED], encoding
+
+
+_LONG = 15
+"""A field's head up to which its number is written in the long form, and the mask of its kind."""
 
 
 # Bounds of pages
@@ -195,7 +210,7 @@ class PageBounds:
             if type(test.value) is not self.kind:
                 return ~self.empty
             return ~self.empty & self._compared(test.how, plain_value(test.value))
-        values = _in_order(test.values, self.kind)
+        values = in_order(test.values, self.kind)
         return ~self.empty if values is None else ~self.empty & self._among(values)
 
     def _compared(self, how: Compares, value: Any) -> Flags:
@@ -236,7 +251,7 @@ def plain_value(value: Value) -> Any:
 
 
 @lru_cache(maxsize=8)  # a set of thousands is asked for each row group of a table
-def _in_order(values: tuple[Value, ...], kind: type) -> npt.NDArray[Any] | None:
+def in_order(values: tuple[Value, ...], kind: type) -> npt.NDArray[Any] | None:
     """Return the values of a set in order, without nulls; None if one is of another kind."""
     given = {value for value in values if value is not None}
     if any(type(value) is not kind for value in given):
@@ -366,6 +381,11 @@ class RowSpans:
         lengths = self.ends - self.starts
         before = lengths.cumsum() - lengths
         return np.arange(lengths.sum()) + np.repeat(self.starts - before, lengths)
+
+    def having(self, rows: Numbers) -> "RowSpans":
+        """Return the spans that have some ascending rows."""
+        places = np.unique(self.starts.searchsorted(rows, side="right") - 1)
+        return RowSpans(self.starts[places], self.ends[places])
 
     def between(self, first: int, end: int) -> "RowSpans":
         """Return the rows from ``first`` to ``end``, numbered from ``first`` on."""

@@ -5,23 +5,33 @@
 2. The pages are put together, unchanged, as a small Parquet file in memory: one row group of fewer
    rows. Its footer is the file's own with other offsets and counts (``data.parquet.thrift``). So
    Parquet's own reader decodes them, of any type and encoding.
-3. Columns whose pages begin at the same rows are one such file; pyarrow cuts all columns alike
+3. A column of numbers without nulls and dictionary is an exception: its values are in the pages as
+   they are in memory, so they are taken from there.
+4. Columns whose pages begin at the same rows are one such file; pyarrow cuts all columns alike
    unless their values are large. A column with fields whose pages differ is read whole.
-4. Bytes are compared with their checksums by the source, as for any other read.
+5. Bytes are compared with their checksums by the source, as for any other read.
 
 Source of the idea: Parquet's page index in readers that skip pages (parquet-java, arrow-rs); pages
 are moved as whole row groups are in ``data.jobs.passthrough``.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_segtable.core.predicate import Predicate, columns_of, pinned_values
+from airflow_provider_segtable.core.predicate import (
+    Day,
+    Moment,
+    Predicate,
+    columns_of,
+    pinned_values,
+)
 from airflow_provider_segtable.data.open_files import load_ranges
 from airflow_provider_segtable.data.parquet.checked_tail import CheckedTail
 from airflow_provider_segtable.data.parquet.descriptor import CheckedSource
@@ -31,6 +41,7 @@ from airflow_provider_segtable.data.parquet.page_index import (
     Numbers,
     Pages,
     RowSpans,
+    in_order,
     plain_values,
     rows_that_may,
 )
@@ -67,6 +78,11 @@ class _Chosen:
         page = np.searchsorted(starts, rows, side="right") - 1
         return rows - starts[page] + np.append(0, before)[page]
 
+    def between(self, start: int, end: int) -> list[int]:
+        """Return the numbers of the pages within a range of the file."""
+        offsets = self.pages.offsets[self.numbers]
+        return self.numbers[slice(*offsets.searchsorted([start, end]))].tolist()
+
     @property
     def ranges(self) -> list[tuple[int, int]]:
         """Return where the file has the pages; neighbours are one range."""
@@ -87,16 +103,18 @@ class _Shape:
         like: the file as a reader of these columns; it reads nothing.
         stored: the flat columns that are stored in the target's type, with their numbers.
         paged: whether a column can be read by pages, of those that were asked for.
+        numbers: the Arrow type and the form of a column of numbers, of those that were asked for.
     """
 
     like: pq.ParquetFile | TableFile
     stored: Mapping[str, int]
-    paged: dict[str, bool]
+    paged: dict[str, bool] = field(default_factory=dict)
+    numbers: dict[str, tuple[pa.DataType, str] | None] = field(default_factory=dict)
 
     @staticmethod
     def of(tail: CheckedTail, schema: pa.Schema) -> "_Shape":
         like = opened(pa.BufferReader(b""), schema, metadata=tail.metadata)
-        return _Shape(like, stored_as(like, schema), {})
+        return _Shape(like, stored_as(like, schema))
 
     def leaves(self, tail: CheckedTail, name: str) -> Sequence[int] | None:
         """Return the leaves of a column; None if it has no name to read it by alone."""
@@ -104,6 +122,31 @@ class _Shape:
         if "" in stored:
             return None
         return [leaf for own in stored for leaf in tail.leaves.get(own, ())]
+
+    def number(self, tail: CheckedTail, name: str) -> tuple[pa.DataType, str] | None:
+        """Return the Arrow type and the form of a column of numbers as wide as in memory, or None.
+
+        Pages of such numbers are read without Parquet's reader, which takes four times as long.
+        """
+        if name not in self.numbers:
+            at = self.like.schema_arrow.get_field_index(name)
+            kind = pa.null() if at < 0 else self.like.schema_arrow.field(at).type
+            leaves = self.leaves(tail, name) or ()
+            columns = [tail.metadata.schema.column(leaf) for leaf in leaves]
+            word = _WORDS.get(columns[0].physical_type, "") if len(columns) == 1 else ""
+            same = word and _is_stored_so(kind, columns[0])
+            self.numbers[name] = (kind, word) if same else None
+        return self.numbers[name]
+
+    def pin(self, tail: CheckedTail, test: Predicate) -> tuple[str, Numbers] | None:
+        """Return a column of numbers for which a test names all values, and these, if any."""
+        for name in dict.fromkeys(columns_of(test)):
+            values, number = pinned_values(test, name), self.number(tail, name)
+            if values is not None and number is not None:
+                wanted = in_order(values, _kind_of(number[0]))
+                if wanted is not None:
+                    return name, wanted
+        return None
 
     def is_paged(self, tail: CheckedTail, name: str) -> bool:
         """Return whether a column has an offset index in each row group."""
@@ -115,6 +158,33 @@ class _Shape:
                 and all(tail.pages(group, leaf) is not None for group in groups for leaf in leaves)
             )
         return self.paged[name]
+
+
+_WORDS = {"INT32": "<i4", "INT64": "<i8", "FLOAT": "<f4", "DOUBLE": "<f8"}
+
+
+def _is_stored_so(kind: pa.DataType, column: Any) -> bool:
+    """Return whether a flat column's values are in memory as they are in the file."""
+    if column.max_definition_level > 1 or column.max_repetition_level:
+        return False
+    wide = {"INT32": 32, "INT64": 64, "FLOAT": 32, "DOUBLE": 64}[column.physical_type]
+    is_ = pa.types
+    if is_.is_timestamp(kind):
+        unit = json.loads(column.logical_type.to_json()).get("timeUnit")
+        return unit == _UNITS.get(kind.unit, "")
+    same = is_.is_signed_integer(kind) or is_.is_floating(kind) or is_.is_date32(kind)
+    return same and kind.bit_width == wide
+
+
+def _kind_of(kind: pa.DataType) -> type:
+    """Return the kind of values by whose plain numbers a column is searched; else one of none."""
+    is_ = pa.types
+    if is_.is_timestamp(kind) and kind.unit == "us":
+        return Moment
+    return Day if is_.is_date32(kind) else int if is_.is_signed_integer(kind) else type(None)
+
+
+_UNITS = {"ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 
 
 def paged_file(
@@ -208,10 +278,14 @@ class PagedGroup:
         """
         chosen = {name: self._chosen(name, spans) for name in names}
         together: dict[bytes, list[str]] = {}
-        for name, some in chosen.items():
-            together.setdefault(some[0].spans if some else b"", []).append(name)
         self._load([part for some in chosen.values() for part in some])
         found: dict[str, pa.Array] = {}
+        for name, some in chosen.items():
+            numbers = self._plain(name, some, spans)
+            if numbers is None:
+                together.setdefault(some[0].spans if some else b"", []).append(name)
+            else:
+                found[name] = numbers
         for alike in together.values():
             parts = [part for name in alike for part in chosen[name]]
             found |= self._decoded(alike, parts, spans, words)
@@ -252,12 +326,6 @@ class PagedGroup:
         self, names: Sequence[str], parts: Sequence[_Chosen], spans: RowSpans, words: Sequence[str]
     ) -> Mapping[str, pa.Array]:
         """Return columns whose pages begin at the same rows."""
-        if len(names) == len(parts) == 1 and len(parts[0].numbers) == 1:
-            numbers = self._plain_numbers(names[0], parts[0])
-            if numbers is not None:
-                few = spans.count < len(numbers)
-                places = parts[0].places_of(spans.rows) if few else None
-                return {names[0]: numbers if places is None else numbers.take(pa.array(places))}
         count = parts[0].rows if parts else spans.count
         small = _SmallFile(self.tail.footer, self._group)
         for part in parts:
@@ -275,35 +343,80 @@ class PagedGroup:
         whole = table.combine_chunks()
         return {name: _one(whole.column(name)) for name in names}
 
-    def _plain_numbers(self, name: str, part: _Chosen) -> pa.Array | None:
-        """Return a page of whole numbers that are stored as they are; None of any other page.
+    def _plain(self, name: str, parts: Sequence[_Chosen], spans: RowSpans) -> pa.Array | None:
+        """Return some rows of a column of plain numbers; None if it is stored in another way."""
+        if len(parts) != 1 or (number := self.shape.number(self.tail, name)) is None:
+            return None
+        part, (kind, word) = parts[0], number
+        levels = self._levels(part)
+        if levels is None:
+            return None
+        rows, found = spans.rows, []
+        for first, values in self._values(part, word, levels=levels):
+            if values is None:
+                return None
+            inside = slice(*rows.searchsorted([first, first + len(values)]))
+            found.append(values[rows[inside] - first])
+        whole = np.concatenate(found)
+        return pa.Array.from_buffers(kind, len(whole), [None, pa.py_buffer(whole)])
 
-        A search in a key's column reads such a page of each file. A file in memory for it, and
-        Parquet's reader, take ten times as long.
+    def _values(
+        self, part: _Chosen, word: str, *, levels: bool
+    ) -> Iterator[tuple[int, npt.NDArray[Any] | None]]:
+        """Yield the first row of each page, and its numbers; None if they are not plain."""
+        pages, size = part.pages, np.dtype(word).itemsize
+        codec = self.tail.metadata.row_group(self.number).column(part.column).compression
+        for start, end in part.ranges:
+            data = self.source.view(start, end - start)
+            for page in part.between(start, end):
+                first, count = int(pages.starts[page]), int(pages.ends[page] - pages.starts[page])
+                at, bytes_ = int(pages.offsets[page]) - start, int(pages.sizes[page])
+                found = plain_values(data[at : at + bytes_], codec, count * size, levels=levels)
+                yield first, None if found is None else np.frombuffer(found, word)
+
+    def find(self, name: str, wanted: Numbers, spans: RowSpans) -> tuple[Numbers, pa.Array] | None:
+        """Return the rows with one of some numbers in a column, and their numbers.
+
+        None if the column's pages are not of plain numbers. A page of ascending numbers, as of a
+        key, is searched for each wanted number.
+
+        Args:
+            name: the column.
+            wanted: the numbers, ascending.
+            spans: the rows to look at.
         """
-        column = self.tail.metadata.schema.column(part.column)
-        kind, size = self._kind(name), _SIZES.get(column.physical_type)
-        levels = column.max_definition_level
+        parts, number = self._chosen(name, spans), self.shape.number(self.tail, name)
+        if number is None or len(parts) != 1 or (levels := self._levels(parts[0])) is None:
+            return None
+        rows, found = [], []
+        for first, values in self._values(parts[0], number[1], levels=levels):
+            if values is None:
+                return None
+            inside = _found(values, wanted)
+            rows.append(inside + first)
+            found.append(values[inside])
+        whole = np.concatenate(found)
+        array = pa.Array.from_buffers(number[0], len(whole), [None, pa.py_buffer(whole)])
+        return np.concatenate(rows), array
+
+    def _levels(self, part: _Chosen) -> bool | None:
+        """Return whether pages have levels before values; None if they have nulls or codes."""
         chunk = self.tail.metadata.row_group(self.number).column(part.column)
-        if size is None or levels > 1 or not pa.types.is_signed_integer(kind):
+        levels = bool(self.tail.metadata.schema.column(part.column).max_definition_level)
+        if chunk.has_dictionary_page or (levels and _may_be_null(chunk.statistics)):
             return None
-        if kind.bit_width != 8 * size or (levels and _may_be_null(chunk.statistics)):
-            return None
-        ((start, end),) = part.ranges
-        page = self.source.view(start, end - start)
-        values = plain_values(page, chunk.compression, part.rows * size, levels=bool(levels))
-        if values is None:
-            return None
-        return pa.Array.from_buffers(kind, part.rows, [None, values])
-
-    def _kind(self, name: str) -> pa.DataType:
-        """Return the type in which a column is read; null if the file lacks it."""
-        stored = self.shape.like.schema_arrow
-        at = stored.get_field_index(name)
-        return pa.null() if at < 0 else stored.field(at).type
+        return levels
 
 
-_SIZES = {"INT32": 4, "INT64": 8}
+def _found(values: npt.NDArray[Any], wanted: Numbers) -> Numbers:
+    """Return the places of the wanted numbers among others, ascending."""
+    if len(values) > 1 and not (values[1:] >= values[:-1]).all():
+        return np.flatnonzero(np.isin(values, wanted))
+    near = wanted[slice(wanted.searchsorted(values[0]), wanted.searchsorted(values[-1], "right"))]
+    firsts, ends = values.searchsorted(near), values.searchsorted(near, side="right")
+    if (ends - firsts <= 1).all():
+        return firsts[ends > firsts]
+    return RowSpans(firsts, ends).rows
 
 
 def _may_be_null(found: Any) -> bool:

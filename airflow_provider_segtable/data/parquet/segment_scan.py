@@ -404,19 +404,29 @@ class SegmentRead:
         self, group: PagedGroup, test: Predicate, may: RowSpans
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the rows of some pages of a row group that match, or those of a page with one."""
-        tested = [*dict.fromkeys(columns_of(test))]
-        found = group.read(tested, may)
+        together = self.addressed or not self._filter.passes_all
+        tested, spans = [*dict.fromkeys(columns_of(test))], may
+        found: dict[str, pa.Array] = {}
+        pin = group.shape.pin(group.tail, test)
+        hits = None if pin is None else group.find(*pin, may)
+        if pin is not None and hits is not None:
+            rows, numbers = hits
+            if not len(rows):
+                return
+            spans = may.having(rows) if together else RowSpans.of_rows(rows)
+            found = {} if together else {pin[0]: numbers}
+        found |= group.read([name for name in tested if name not in found], spans)
         typed = [_as(found[name], self.schema.field(name).type) for name in tested]
         first = pa.record_batch(typed, names=tested)
         keep = _matching(first, test)
-        together = self.addressed or not self._filter.passes_all
-        keep = may.whole(keep) if together else keep
+        keep = spans.whole(keep) if together else keep
         if not keep.any():
             return
-        spans, shown = RowSpans.of_rows(may.rows[keep]), first.filter(pa.array(keep))
+        if not keep.all():
+            spans, first = RowSpans.of_rows(spans.rows[keep]), first.filter(pa.array(keep))
         words = [ROOT] if ROOT in self._read else []  # pyarrow requires that the column is read
         rest = group.read([name for name in self._read if name not in tested], spans, words)
-        columns = {**dict(zip(tested, shown.columns, strict=True)), **rest}
+        columns = {**dict(zip(tested, first.columns, strict=True)), **rest}
         names = self._read or tuple(tested)  # a batch without columns loses its number of rows
         batch = pa.record_batch([columns[name] for name in names], names=list(names))
         if not together:
