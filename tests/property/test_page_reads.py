@@ -42,6 +42,7 @@ ORDERED = ("number", "at", "word", "day", "milli", "small")
 def few_rows_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read pages for a value of any small file."""
     monkeypatch.setattr(page_reader, "_ROWS_A_VALUE", 1)
+    monkeypatch.setattr(page_reader, "LEAST_ROWS", 0)
 
 
 def written(draw: Random, rows: pa.Table, files: MemoryFiles) -> Segment:

@@ -49,6 +49,8 @@ from airflow_provider_segtable.data.parquet.table_file import TableFile, opened,
 from airflow_provider_segtable.data.parquet.thrift import Span, patched
 
 _SCHEMA = b"ARROW:schema"
+LEAST_ROWS = 16_384
+"""Least number of rows of a file that is read by pages: smaller ones are decoded as fast whole."""
 _ROWS_A_VALUE = 256
 """Least number of rows of a file for one value of a condition, for which few pages may match."""
 
@@ -190,7 +192,7 @@ _UNITS = {"ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 def paged_file(
     source: CheckedSource, schema: pa.Schema, names: Iterable[str]
 ) -> "PagedFile | None":
-    """Return an open file as pages; None if not all of the columns are indexed.
+    """Return an open file as pages; None if it is small, or not all of the columns are indexed.
 
     Args:
         source: the file.
@@ -198,6 +200,8 @@ def paged_file(
         names: the columns to be read.
     """
     tail = source.tail
+    if tail.metadata.num_rows < LEAST_ROWS:
+        return None
     shape = tail.shape(schema, lambda: _Shape.of(tail, schema))
     if not all(shape.is_paged(tail, name) for name in names):
         return None
