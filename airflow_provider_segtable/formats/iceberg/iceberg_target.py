@@ -14,7 +14,6 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from typing import Any, ClassVar
 
 from airflow_provider_segtable.core.errors import (
