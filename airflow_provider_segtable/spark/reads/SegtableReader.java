@@ -58,7 +58,9 @@ public class SegtableReader {
     JsonNode asked = new ObjectMapper().readTree(request);
     StructType constants = (StructType) DataType.fromJson(asked.get("constants").toString());
     StructType schema = (StructType) DataType.fromJson(asked.get("schema").toString());
-    Files files = new Files((JsonNode) asked.get("files"), constants);
+    JsonNode given = (JsonNode) asked.get("files");
+    boolean marked = constants.length() > 0;
+    Files files = marked ? new NumberedFiles(given, constants) : new Files(given, constants);
     HadoopFsRelation relation =
         new HadoopFsRelation(
             files,
@@ -103,6 +105,13 @@ public class SegtableReader {
         .call_function("shiftright", shifted)
         .bitwiseAND(Long.valueOf(1))
         .equalTo(Long.valueOf(0));
+  }
+
+  /** Files of which rows are named by their numbers; Spark's plans show the class. */
+  public static class NumberedFiles extends Files {
+    NumberedFiles(JsonNode files, StructType constants) {
+      super(files, constants);
+    }
   }
 
   /** Files with constant columns, in the order of the request. */

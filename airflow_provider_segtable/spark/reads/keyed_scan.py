@@ -142,7 +142,8 @@ def read_in_tasks(
         carried=tuple(carried),
         held=spark.sparkContext.broadcast(dict(held)) if held else None,
     )
-    return spark.range(0, len(parts), 1, tasks_for(spark, parts)).mapInArrow(task.run, kinds)
+    numbers = spark.range(0, len(parts), 1, tasks_for(spark, parts))
+    return numbers.mapInArrow(task.read_in_task, kinds)
 
 
 def tasks_for(spark: SparkSession, parts: Sequence[Any]) -> int:

@@ -161,8 +161,8 @@ class ReadTask(Generic[Part]):
     carried: tuple[str, ...] = ()
     held: Held | None = None
 
-    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the parts numbered in the first column."""
+    def read_in_task(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the parts numbered in the first column; Spark's plans show the name."""
         stored = open_files(self.uri, self.storage_options)
         files = stored if self.held is None else LayeredFiles(stored, self.held.value)
         rows_of = self.reading.opened(files)
