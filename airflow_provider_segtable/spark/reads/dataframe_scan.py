@@ -8,10 +8,11 @@ A snapshot, with Spark's own Parquet reader:
    on the event time. Segments in which no row can match a condition, by their event times or by an
    index, are not read (``table.chosen_files``). Event times choose files only where the session's
    zone is UTC: in another zone, a time without zone means another instant.
-3. Spark filters deleted rows by their bits (``row_bitmaps``). In a traced segment the bit is that
-   of the row number in the file, computed from the segment's runs; in others that of the address
-   in the hidden columns. Rollup tables use the predicates of predicate deletes. Segments without
-   applicable deletes are read unfiltered.
+3. Spark filters deleted rows by their bits. In a file with runs the bit is that of the row number
+   in the file, and an array in the plan (``native_files``); in others that of the address in the
+   hidden columns (``row_bitmaps``). Rollup tables use the predicates of predicate deletes. Files
+   without applicable deletes are read unfiltered; of files with known numbers of rows that are
+   only counted, nothing is read.
 4. Files of each schema are read by its own names and types, then brought to the present columns
    (``spark_columns``).
 5. Columns that Spark's reader does not support are read by pyarrow in tasks (``keyed_scan``): the
@@ -21,12 +22,13 @@ A snapshot, with Spark's own Parquet reader:
 7. Until a major compaction, the files of a rollup table may have several rows of a group. With
    ``rolled_up`` these are merged, so that a query's answer does not depend on compactions.
 
-Windows (rows added since a version, change feeds) and the origin of rows, by pyarrow in tasks:
+Windows (rows added since a version, change feeds) and the origin of rows:
 
 8. The driver finds the parts of the window, as ``Table`` does (``table.scan``): descriptors,
-   row filters, and the change or the origins of each part's rows. Tasks read them by pyarrow.
-9. Parts are not read by Spark's own reader, because each has its own choice of rows, and in a
-   change feed its own constants: a plan with a branch for each event would not be practical.
+   row filters, and the change or the origins of each part's rows.
+9. Added rows are read as those of a snapshot. Parts that need more than their files' columns, or
+   hidden columns to tell added rows, are read by pyarrow in tasks: a change has its own constants,
+   and a plan with a branch for each event would not be practical.
 10. Of a table with a primary key, tasks merge the files of each bucket (``keyed_scan``). The pieces
     of its change feed are one for each bucket and stretch of events (``data.keyed.file_groups``).
 11. A condition that only Spark evaluates is applied to all rows of the window. Filters that Spark
@@ -99,7 +101,7 @@ from airflow_provider_segtable.spark.tasks.reading import (
 )
 from airflow_provider_segtable.table.chosen_files import chosen_groups, chosen_segments
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.parts import Clipped, Wanted, clipped
+from airflow_provider_segtable.table.parts import Clipped, Part, Wanted, clipped
 from airflow_provider_segtable.table.read_recorder import read_shape
 from airflow_provider_segtable.table.scan import Scan
 from airflow_provider_segtable.table.settled_groups import with_settlements
@@ -166,7 +168,38 @@ def _read(spark: SparkSession, scan: Scan) -> DataFrame:
     kinds = spark_schema(readable(scan.schema))
     if scan.state.table.kind.rules is not None:
         return _of_keys(spark, scan, kinds)
-    parts = [
+    parts = [*scan.parts()]
+    native = [part for part in parts if _is_native(part)]
+    others = [part for part in parts if not _is_native(part)]
+    frames = [_read_natively(spark, scan, native)] if native else []
+    if others or not native:
+        frames.append(_read_by_tasks(spark, scan, others, kinds))
+    return reduce(DataFrame.union, frames)
+
+
+def _is_native(part: Part) -> bool:
+    """Return whether files alone have the rows of a part, and the log names those left out."""
+    row_filter = part.row_filter
+    by_number = bool(row_filter.runs) or row_filter.chosen is None
+    return part.change is None and part.origins is None and by_number
+
+
+def _read_natively(spark: SparkSession, scan: Scan, parts: Sequence[Part]) -> DataFrame:
+    snapshot = Snapshot(ports=scan.ports, state=scan.state, checked=scan.request.checked)
+    asked = _Asked(
+        spark,
+        snapshot,
+        snapshot.schema,
+        list(scan.schema.names),
+        row_filters={part.segment.id: part.row_filter for part in parts},
+    )
+    return asked.rows(Clipped(part.segment, part.clip) for part in parts)
+
+
+def _read_by_tasks(
+    spark: SparkSession, scan: Scan, parts: Sequence[Part], kinds: StructType
+) -> DataFrame:
+    work = [
         SegmentPart(
             segment=part.segment,
             row_filter=part.row_filter,
@@ -174,7 +207,7 @@ def _read(spark: SparkSession, scan: Scan) -> DataFrame:
             change=part.change,
             origins=part.origins,
         )
-        for part in scan.parts()
+        for part in parts
     ]
     reading = SegmentReading(
         schema=stored_columns(scan.state.table.schema),
@@ -183,7 +216,7 @@ def _read(spark: SparkSession, scan: Scan) -> DataFrame:
         checked=scan.request.checked,
     )
     time_column = scan.state.table.time_column
-    return read_in_tasks(spark, scan.ports, parts, reading, kinds, time_column=time_column)
+    return read_in_tasks(spark, scan.ports, work, reading, kinds, time_column=time_column)
 
 
 def _of_keys(spark: SparkSession, scan: Scan, kinds: StructType) -> DataFrame:

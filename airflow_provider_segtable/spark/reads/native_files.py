@@ -123,12 +123,12 @@ class NativeRead:
         return frame.select(columns)
 
     @property
-    def _reader(self) -> "_Reader":
-        return _reader(self.spark.sparkContext)
+    def _reader(self) -> "JavaReader":
+        return java_reader(self.spark.sparkContext)
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class JavaReader:
     """The reader in Java, and the column by which it numbers the rows of a file."""
 
     java: "JavaObject"
@@ -136,10 +136,15 @@ class _Reader:
 
 
 @lru_cache(maxsize=1)
-def _reader(context: SparkContext) -> _Reader:
+def java_reader(context: SparkContext) -> JavaReader:
+    """Return the reader of a driver; the first call compiles it.
+
+    Raises:
+        Py4JError: this Spark's interfaces differ.
+    """
     source = package_files(__package__) / "SegtableReader.java"
     java = java_class(context, _CLASS, source).newInstance()
-    return _Reader(java, java.rowNumber())
+    return JavaReader(java, java.rowNumber())
 
 
 def _padded(flags: Flags) -> Words:
