@@ -2,7 +2,8 @@
 
 1. The tables: days of rows, one file each; the same with 1 % of the rows deleted; the same rows in
    a table with a primary key, as base files; these with log files, of which each day has ``LOGS``,
-   each with 2 % of the day's keys; and these settled. The files are in the page cache.
+   each with 2 % of the day's keys; these settled, and then with upserts of 1 % after it. The files
+   are in the page cache.
 2. The ways: ``spark.read.parquet`` and ``format("segtable")``; ``pyarrow.dataset`` and
    ``Table.scan``. The Parquet readers know neither of deletes nor of keys: they read all records.
    With ``--python`` also a data source in Python, whose filters are pushed.
@@ -14,6 +15,12 @@
 
 Usage: ``python benchmarks/scan.py [--quick] [--rounds N] [--days N] [--rows N] [--only TABLE]
 [--python]``.
+
+``--keyed`` measures reads of primary-key tables in this process alone, without Spark. Each round
+asks every question of a table of events with files of equal rows (the yardstick: nothing is hidden
+there), of the keyed tables, and of ``pyarrow.dataset`` over their files. Reported are processor
+times, their ratio to the yardstick and to ``pyarrow.dataset``, and the first read of
+``FIRST_COMMITS`` commits that nothing has compacted or settled.
 """
 
 import argparse
@@ -26,6 +33,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +54,7 @@ from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.spark.driver.session import session
 from airflow_provider_segtable.spark.source.registration import register
 
+FIRST_COMMITS = 470
 START = parse_instant("2026-01-01")
 LOGS = 4
 NAMES = ["id", "at", "user", "n", "x", "y", "kind", "page"]
@@ -93,7 +102,8 @@ def upserted(place: str, days: int, rows: int) -> Table:
     )
     for number in range(days):
         table.upsert(day(number, rows))
-    table.compact("semi-major")
+    if days:
+        table.compact("semi-major")
     return table
 
 
@@ -260,6 +270,7 @@ def cases(folder: str, days: int, rows: int, only: str) -> Any:
         "primary key, base files",
         f"primary key, base files and {LOGS} log files a day",
         f"primary key, base files and {LOGS} log files a day, settled",
+        "primary key, settled, and 1 % after it",
     ]
     wanted = [bool(re.search(only, name)) for name in named]
     if any(wanted[:2]):
@@ -280,6 +291,80 @@ def cases(folder: str, days: int, rows: int, only: str) -> Any:
         if wanted[4]:
             table.settle()
             yield named[4], table, False
+        if wanted[5]:
+            table.settle()
+            after = [day(number, rows, seed=LOGS + 1, share=0.01) for number in range(days)]
+            table.upsert(pa.concat_tables(after))
+            yield named[5], table, False
+
+
+# Keyed reads without Spark
+def keyed_tables(folder: str, days: int, rows: int) -> Mapping[str, Table]:
+    """Make the tables of ``--keyed``, by what they are."""
+    events = appended(f"{folder}/events", days, rows)
+    for seed in range(1, LOGS + 1):
+        for number in range(days):
+            events.append(day(number, rows, seed=seed, share=0.02))
+    made = {"events in the same files": events}
+    for name in ("base files", "log files", "settled", "settled, and 1 % after it"):
+        made[name] = upserted(f"{folder}/{name.split(',')[0]}{len(made)}", days, rows)
+        if name != "base files":
+            log_files(made[name], days, rows)
+        if name.startswith("settled"):
+            made[name].settle()
+    after = [day(number, rows, seed=LOGS + 1, share=0.01) for number in range(days)]
+    made[name].upsert(pa.concat_tables(after))
+    return made
+
+
+def processor_ms(ask: Callable[[], object]) -> float:
+    """Return the processor time of a question, in ms."""
+    began = time.process_time()
+    ask()
+    return (time.process_time() - began) * 1e3
+
+
+def keyed(folder: str, days: int, rows: int, rounds: int) -> None:
+    """Print the processor times of keyed reads, and their ratios."""
+    tables = keyed_tables(folder, days, rows)
+    print("| question | table | first, ms | ms | to events | to pyarrow.dataset |")
+    print("|---|---|---|---|---|---|")
+    for question in ("one column", "all columns", "count"):
+        asked = QUESTIONS[question]
+        first = {n: processor_ms(partial(asked.table, t)) for n, t in tables.items()}
+        mine: dict[str, list[float]] = {name: [] for name in tables}
+        peer: dict[str, list[float]] = {name: [] for name in tables}
+        for _ in range(rounds):
+            for name, table in tables.items():
+                root = Path(table.ports.uri)
+                files = [str(root / segment.path) for segment in table.snapshot().segments()]
+                mine[name].append(processor_ms(partial(asked.table, table)))
+                peer[name].append(processor_ms(partial(asked.parquet, ds.dataset(files))))
+        plain = statistics.median(mine["events in the same files"])
+        for name in tables:
+            took, other = statistics.median(mine[name]), statistics.median(peer[name])
+            print(
+                f"| {question} | {name} | {first[name]:.1f} | {took:.1f} | {took / plain:.2f} "
+                f"| {took / other:.2f} |",
+                flush=True,
+            )
+
+
+def first_read(folder: str, rows: int, commits: int) -> None:
+    """Print the processor and wall time of the first reads of many commits."""
+    for settled in (False, True):
+        table = upserted(f"{folder}/commits{settled}", 0, 1)
+        for seed in range(1, commits + 1):
+            table.upsert(day(0, rows, seed=seed, share=1000 / rows))
+        if settled:
+            table.settle()
+        again = Table.open(table.ports.uri)
+        began = time.perf_counter()
+        took = processor_ms(lambda t=again: t.scan().to_arrow())
+        wall = time.perf_counter() - began
+        state = "settled" if settled else "unsettled"
+        spent = f"{took / 1e3:.2f} s of processors, {wall:.2f} s"
+        print(f"first read of {commits} commits, {state}: {spent}", flush=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -290,9 +375,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--days", type=int, default=8)
     parser.add_argument("--rows", type=int, default=500_000, help="rows a day")
     parser.add_argument("--only", default="", help="tables whose name matches this")
+    parser.add_argument("--keyed", action="store_true", help="keyed reads alone, without Spark")
     parser.add_argument("--python", action="store_true", help="also a data source in Python")
     asked = parser.parse_args(argv)
     days, rows, rounds = (2, 2_000, 1) if asked.quick else (asked.days, asked.rows, asked.rounds)
+    if asked.keyed:
+        with tempfile.TemporaryDirectory(prefix="segtable-scan-") as folder:
+            keyed(folder, days, rows, rounds)
+            first_read(
+                folder, 1000 if asked.quick else 100_000, 5 if asked.quick else FIRST_COMMITS
+            )
+        return 0
     with tempfile.TemporaryDirectory(prefix="segtable-scan-") as folder:
         spark = session("scan", "local[2]", {"spark.driver.extraJavaOptions": "", PUSHED: "true"})
         began = time.perf_counter()

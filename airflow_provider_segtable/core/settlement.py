@@ -105,4 +105,6 @@ def without_files(settled: Settlements, gone: Iterable[SegmentId]) -> Settlement
         for chunk, partitions in by_chunk.items()
         if chunk in settled and not partitions.isdisjoint(settled[chunk].group.files)
     }
-    return {chunk: each for chunk, each in settled.items() if chunk not in lost} if lost else settled
+    return (
+        {chunk: each for chunk, each in settled.items() if chunk not in lost} if lost else settled
+    )

@@ -2,18 +2,17 @@
 
 1. A file group is due if it has several sorted runs, and files beyond those of its settlement.
 2. Its files are read in bounded memory: keys, ordering columns, operations
-   (``data.keyed.settled_rows.settled_fates``). If a settlement of the version, or else its largest
-   run, covers most of its rows, only rows with keys of the other files are compared again.
-3. The fates of the rows are written to one vector file for some groups, then ``GroupsSettled`` names
-   it. After a crash in between, the file is an orphan, which cleaning deletes.
-4. Writers and compactions go on meanwhile, without a lock: a group whose files were replaced is left
-   out at the commit, and the next run settles it. So any number of processes may do this.
+   (``data.keyed.settled_rows``). If a settlement of the version, or else its largest run, covers
+   most of its rows, only rows with keys of the other files are compared again.
+3. The fates of the rows are written to one vector file for some groups, then ``GroupsSettled``
+   names it. After a crash in between, the file is an orphan, which cleaning deletes.
+4. Writers and compactions go on meanwhile, without a lock: a group whose files were replaced is
+   left out at the commit, and the next run settles it. So any number of processes may do this.
 """
 
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -28,13 +27,13 @@ from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.core.timeline import sorted_run
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
+from airflow_provider_segtable.data.keyed.row_fates import RowFates
 from airflow_provider_segtable.data.keyed.settled_file import (
-    RowFates,
     fates_in,
     read_settled,
     write_settled,
 )
-from airflow_provider_segtable.data.keyed.settled_rows import run_fates, settled_fates
+from airflow_provider_segtable.data.keyed.settled_rows import largest_run, run_fates, settled_fates
 from airflow_provider_segtable.table.committer import Change, Committed, Unknown, commit, way_out
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.upsert import merge_rules
@@ -96,12 +95,9 @@ class DueGroup:
         return sum(segment.rows for segment in self.segments)
 
     @property
-    def runs(self) -> list[list[Segment]]:
-        """Return its files by sorted run."""
-        found: dict[Any, list[Segment]] = {}
-        for segment in self.segments:
-            found.setdefault(sorted_run(segment), []).append(segment)
-        return [*found.values()]
+    def runs(self) -> int:
+        """Return the number of its sorted runs."""
+        return len({sorted_run(segment) for segment in self.segments})
 
     def settled(self, fates: Mapping[int, RowFates]) -> SettledGroup:
         """Return the group as an event records it."""
@@ -136,7 +132,7 @@ def is_due(state: State, group: DueGroup, damaged: Container[str] = ()) -> bool:
 
     Settlements whose vectors are in a damaged file do not count.
     """
-    if len(group.runs) == 1:
+    if group.runs == 1:
         return False
     known = state.settled.get(group.chunk)
     if known is None or known.path in damaged or not usable(known.group, group.segments):
@@ -222,7 +218,7 @@ class _Settling:
             known = fates_in(self.vectors[before.path], group.chunk)
             if _pays(known.keys(), group):
                 return known
-        largest = max(group.runs, key=lambda run: sum(segment.rows for segment in run))
+        largest = largest_run(group.segments)
         if _pays({segment.id.partition for segment in largest}, group):
             return run_fates(reader, largest, self.rules)
         return None

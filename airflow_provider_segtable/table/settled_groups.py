@@ -4,12 +4,12 @@
    (``core.settlement``).
 2. Vectors are kept in memory as plain data (``table.entry_cache``), the vector files of a read are
    loaded in parallel.
-3. No read depends on a settlement. If its vectors cannot be read, one warning says so, and all files
-   of the group are merged.
+3. No read depends on a settlement. If its vectors cannot be read, one warning says so, and all
+   files of the group are merged.
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -19,7 +19,8 @@ from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.settlement import Settlement, usable
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup
-from airflow_provider_segtable.data.keyed.settled_file import Fates, fates_in, read_settled
+from airflow_provider_segtable.data.keyed.row_fates import Fates
+from airflow_provider_segtable.data.keyed.settled_file import fates_in, read_settled
 from airflow_provider_segtable.data.vector_file import AT_ONCE
 from airflow_provider_segtable.table.context import TableContext
 

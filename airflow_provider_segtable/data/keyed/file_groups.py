@@ -59,7 +59,7 @@ from airflow_provider_segtable.data.keyed.group_reader import (
 )
 from airflow_provider_segtable.data.keyed.key_groups import RootOrders, numbers, whole
 from airflow_provider_segtable.data.keyed.merging import merge_runs, merged_sorted, read_runs
-from airflow_provider_segtable.data.keyed.settled_file import Fates
+from airflow_provider_segtable.data.keyed.row_fates import Fates
 from airflow_provider_segtable.data.keyed.settled_rows import Division, divided
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.row_filter import ORIGIN, times_of
@@ -180,8 +180,9 @@ class MergedRead:
         if division is None:
             return sum(rows.num_rows for rows in self.unsorted(reader, group))
         merged = self.rest(reader, group, division) if division.rest else ()
-        plain = sum(each.rows for each in division.plain)
-        return plain + sum(rows.num_rows for rows in merged)
+        counts = [each.rows for each in division.plain]
+        rest: int = sum(rows.num_rows for rows in merged)
+        return sum(counts) + rest
 
     def division(self, reader: GroupReader, group: FileGroup) -> Division | None:
         """Return which rows of a group are shown as they are, and which are merged.

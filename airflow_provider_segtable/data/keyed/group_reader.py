@@ -69,7 +69,11 @@ from airflow_provider_segtable.data.conditions import Condition
 from airflow_provider_segtable.data.keyed.key_groups import SCHEMA, Root
 from airflow_provider_segtable.data.keyed.keyed_rows import Part, with_root
 from airflow_provider_segtable.data.open_files import open_known
-from airflow_provider_segtable.data.parquet.descriptor import OpenedOnce, SegmentFiles
+from airflow_provider_segtable.data.parquet.descriptor import (
+    CheckedSource,
+    OpenedOnce,
+    SegmentFiles,
+)
 from airflow_provider_segtable.data.parquet.footer import read_footer
 from airflow_provider_segtable.data.parquet.segment_scan import BATCH_ROWS, SegmentRead
 from airflow_provider_segtable.data.parquet.table_file import (
@@ -147,7 +151,10 @@ def described_roots(files: DataFiles, segment: Segment) -> pa.Table | None:
         CorruptTable: the entry of the footer is broken.
     """
     with open_known(files, segment.path, segment.size) as source:
-        entry = read_footer(source).metadata.get(ROOTS)
+        if isinstance(source, CheckedSource):  # its footer is decoded anyway, to read the rows
+            entry = (source.metadata.metadata or {}).get(ROOTS)
+        else:
+            entry = read_footer(source).metadata.get(ROOTS)
     return None if entry is None else _decoded(entry, segment)
 
 
@@ -243,7 +250,8 @@ class Views(Protocol):
 class GroupReader:
     """Reads file groups of a table; ``checked`` compares bytes with their checksums.
 
-    ``views`` keeps what was computed of files; in tasks there are none. Files are opened for each use, unless the reader is one of ``opened``.
+    ``views`` keeps what was computed of files; in tasks there are none. Files are opened for each
+    use, unless the reader is one of ``opened``.
     """
 
     files: DataFiles
@@ -318,7 +326,7 @@ class GroupReader:
                     columns=columns,
                     checked=self.checked,
                     where=where,
-                    row_filter=filters.get(segment.id) or (_numbered(segment) if addressed else None),
+                    row_filter=filters.get(segment.id, _numbered(segment)),
                     addressed=addressed,
                     batch_rows=min(BATCH_ROWS, max(_LEAST, held)),
                 )

@@ -1,18 +1,15 @@
 """Write and read vector files of settled file groups: the fates of the rows of their files.
 
-1. Each row of a settled file has one *fate*: it is *lost* (a higher record of its key is in another
-   row), a *tombstone* that won, *open* (its key's row is composed of several records, and merged at
-   read), or it is shown as it is.
-2. A file is Arrow IPC with one row per settled data file: its file group, its partition, its number
+1. A file is Arrow IPC with one row per settled data file: its file group, its partition, its number
    of rows, and three roaring bitmaps in the portable serialization; null stands for no row.
-3. It is written once, under an unguessable name beside deletion vectors, and takes effect once an
+2. It is written once, under an unguessable name beside deletion vectors, and takes effect once an
    event names it. The event has the checksum of its bytes.
-4. ``FileFates`` are plain data: packed bits, which tasks read without a bitmap library.
+3. Only drivers read these files; tasks receive ``FileFates``.
 """
 
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +18,8 @@ from pyroaring import BitMap
 from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable, NotFound
 from airflow_provider_segtable.core.paths import digest
 from airflow_provider_segtable.core.segment import ChunkKey
-from airflow_provider_segtable.data.keyed.key_groups import Flags
+from airflow_provider_segtable.data.keyed.row_fates import RowFates, RowNumbers
 from airflow_provider_segtable.data.open_files import open_whole
-from airflow_provider_segtable.data.row_filter import Bits, bits_of
 from airflow_provider_segtable.data.vector_file import FOLDER
 from airflow_provider_segtable.ports.files import DataFiles
 
@@ -43,71 +39,6 @@ _SCHEMA = pa.schema(
 )
 
 
-# Fates of rows
-@dataclass(frozen=True, slots=True)
-class RowFates:
-    """The rows of a file by their fates, as bitmaps that do not overlap; others are shown."""
-
-    rows: int
-    lost: BitMap = field(default_factory=BitMap)
-    tombstones: BitMap = field(default_factory=BitMap)
-    open: BitMap = field(default_factory=BitMap)
-
-    @property
-    def hidden(self) -> int:
-        """Return the number of rows that no reader shows."""
-        return len(self.lost) + len(self.tombstones)
-
-    def packed(self) -> "FileFates":
-        """Return the fates as plain data."""
-        unshown = BitMap.union(self.lost, self.tombstones, self.open)
-        return FileFates(
-            rows=self.rows,
-            unshown=_bits(unshown),
-            lost=_bits(self.lost),
-            open=_bits(self.open),
-            shown=self.rows - len(unshown),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileFates:
-    """The fates of a file's rows as plain data.
-
-    Attributes:
-        rows: the number of rows.
-        unshown: rows that are not shown as they are: lost ones, tombstones and open ones.
-        lost: rows that no later record competes with.
-        open: rows that are merged at read.
-        shown: the number of rows that are shown as they are.
-    """
-
-    rows: int
-    unshown: Bits = b""
-    lost: Bits = b""
-    open: Bits = b""
-    shown: int
-
-    @staticmethod
-    def all_shown(rows: int) -> "FileFates":
-        """Return the fates of a file all of whose rows are shown."""
-        return FileFates(rows=rows, shown=rows)
-
-
-Fates = Mapping[int, FileFates]
-"""The fates of the rows of a file group's files, by partition."""
-
-
-def _bits(rows: BitMap) -> Bits:
-    return bits_of(np.asarray(rows.to_array(), np.uint32)) if rows else b""
-
-
-def bitmap_of(flags: Flags) -> BitMap:
-    """Return the numbers of the rows that are flagged."""
-    return BitMap(np.flatnonzero(flags).astype(np.uint32))
-
-
-# Files
 def settled_path(token: str) -> str:
     """Return the path of a vector file; ``token`` makes it unguessable."""
     return f"{FOLDER}/{PREFIX}{token}.arrow"
@@ -158,11 +89,12 @@ def write_settled(
     return SettledFile(path, len(data), digest(data))
 
 
-def _serialized(rows: BitMap) -> bytes | None:
-    if not rows:
+def _serialized(rows: RowNumbers) -> bytes | None:
+    if not len(rows):
         return None
-    rows.run_optimize()
-    return bytes(rows.serialize())
+    bitmap = BitMap(rows)
+    bitmap.run_optimize()
+    return bytes(bitmap.serialize())
 
 
 def read_settled(files: DataFiles, path: str, checksum: str) -> pa.Table:
@@ -185,9 +117,13 @@ def read_settled(files: DataFiles, path: str, checksum: str) -> pa.Table:
     except NotFound:
         raise NotFound(f"{path} (settled rows) is gone: run segtable settle") from None
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise CorruptTable(f"{path} holds no settled rows ({error}): run segtable settle") from error
+        raise CorruptTable(
+            f"{path} holds no settled rows ({error}): run segtable settle"
+        ) from error
     if table.schema != _SCHEMA or (table.schema.metadata or {}).get(_KEY) != FORMAT:
-        raise CorruptTable(f"{path} is no file of settled rows of format {FORMAT!r}")
+        raise CorruptTable(
+            f"{path} does not have settled rows of format {FORMAT!r}: run segtable settle"
+        )
     return table
 
 
@@ -208,12 +144,12 @@ def _fates(row: Mapping[str, object], chunk: ChunkKey) -> RowFates:
         found = [_bitmap(row[name]) for name in ("lost", "tombstones", "open")]
     except ValueError as error:
         raise CorruptTable(f"settled rows of {chunk} are broken ({error})") from None
-    count = row["rows"]
-    assert isinstance(count, int)
-    if any(rows and rows.max() >= count for rows in found):
+    count = int(str(row["rows"]))
+    if any(len(rows) and rows[-1] >= count for rows in found):
         raise CorruptTable(f"settled rows of {chunk} are beyond the {count} rows of their file")
     return RowFates(count, *found)
 
 
-def _bitmap(data: object) -> BitMap:
-    return BitMap.deserialize(data) if isinstance(data, bytes) else BitMap()
+def _bitmap(data: object) -> RowNumbers:
+    found = BitMap.deserialize(data) if isinstance(data, bytes) else BitMap()
+    return np.asarray(found.to_array(), np.uint32)

@@ -1,37 +1,36 @@
 """Divide a file group into rows that are shown as they are, and rows that are merged at read.
 
-1. A group is divided by its *settled* files, whose rows have known fates (``settled_file``), and the
-   *tail*: its other files. A reader shows the rows of settled files without those that are lost,
-   deleted or open, in any columns, as those of plain files. It merges the open rows, the whole tail,
-   and the *touched* rows: rows of settled files with a key of the tail, lost ones excepted.
-2. All rows of a key that is not in the tail are in settled files, so their fates decide. All rows of
-   a key that is in the tail are merged: its lost rows are lower than one of these, and merging
-   takes maxima (``core.tables.merge_rules``).
-3. More touched rows than the tail needs change nothing: merged with each other, they are what their
-   fates say. So touched rows are kept in memory by the settled files alone, and grow with the tail
-   (``TouchedRows``).
-4. Without a settlement in the log the largest sorted run of a group is settled by itself: it has one
-   row for each key, and these are shown unless they are tombstones. Statistics in the footers tell
-   that a file has none, so nothing is read to find that out.
-5. A group whose tail has more rows than its settled files is not divided: all of it is merged.
-6. A division is plain data: file descriptors and row filters. Any reader may use it, also in tasks.
+1. Each row of a file has one fate over the files of its group (``row_fates``). Readers show
+   rows that are neither lost nor tombstones nor open, in any columns, as those of plain files. They
+   merge only the open rows (``partial_update``).
+2. Fates are computed from known ones: by a settlement of the version, or by the largest sorted run
+   of the group. That run has one row for each key, so these are shown unless they are tombstones;
+   statistics in the footers tell where there are none, and nothing is read to find that out.
+3. The other files are the *tail*. Rows of known files with a key of the tail are *touched*: they
+   and the tail are merged, and get other fates. No other row is looked at. Lost rows are not
+   touched: they are lower than a row that is, and merging takes maxima
+   (``core.tables.merge_rules``).
+4. A process keeps the fates of each group in memory, and goes on from them when files were added
+   (``KnownFates``). So after a commit the first read looks at its keys, and later reads at none.
+5. If a condition on the key is given, only keys that match are looked at, and nothing is kept.
+6. A group whose tail has more rows than the known files is not divided: all of it is merged.
+7. A division is plain data: file descriptors and row filters. Any reader may use it, also in tasks.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyroaring import BitMap
 
 from airflow_provider_segtable.core.predicate import AllOf, Compare, Compares
+from airflow_provider_segtable.core.schema import HIDDEN
 from airflow_provider_segtable.core.segment import ROOT, ROW, Run, Segment, SegmentId
 from airflow_provider_segtable.core.tables.merge_rules import (
     DELETE,
-    HIDDEN,
     OP,
     ROOT_PARTITION,
     MergeRules,
@@ -42,29 +41,27 @@ from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.data.keyed.key_groups import Flags, KeyGroups, RootOrders, whole
 from airflow_provider_segtable.data.keyed.keyed_rows import with_root
 from airflow_provider_segtable.data.keyed.merging import key_codes, latest, windows
-from airflow_provider_segtable.data.keyed.settled_file import (
+from airflow_provider_segtable.data.keyed.row_fates import (
     Fates,
     FileFates,
     RowFates,
-    bitmap_of,
+    RowNumbers,
+    row_numbers,
 )
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
-from airflow_provider_segtable.data.row_filter import Bits, RowFilter, bits_of, flags_between
+from airflow_provider_segtable.data.row_filter import RowFilter, bits_of
 from airflow_provider_segtable.data.rows import Keys
 from airflow_provider_segtable.data.sort_keys import Indices
+
 
 # Divisions
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """A file, and the filter of its rows."""
+    """A file, the filter of its rows, and the number of rows that it leaves."""
 
     segment: Segment
     row_filter: RowFilter
-
-    @property
-    def rows(self) -> int:
-        """Return the number of rows that the filter leaves."""
-        return self.segment.rows - self.row_filter.deleted_rows()
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +73,8 @@ class Division:
 
     @property
     def filters(self) -> dict[SegmentId, RowFilter]:
-        """Return the filters of the rest, by segment; other files are merged as a whole."""
-        return {each.segment.id: each.row_filter for each in self.rest if each.row_filter.runs}
+        """Return the filters of the rest, by segment."""
+        return {each.segment.id: each.row_filter for each in self.rest}
 
 
 def divided(
@@ -96,24 +93,14 @@ def divided(
         settled: the fates by a settlement that the version uses.
         by_key: only rows that match are wanted; on the key alone.
     """
-    runs = {} if settled else _by_run(segments)
-    if settled:
-        own = [segment for segment in segments if segment.id.partition in settled]
-    else:
-        own = max(runs.values(), key=_rows) if runs else []
-    named = {segment.id for segment in own}
-    tail = [segment for segment in segments if segment.id not in named]
-    if not own or _rows(tail) > _rows(own):
+    known = reader.view(("fates", segments[0].id.chunk), lambda: (KnownFates(), _rows(segments)))
+    fates = known.of(reader, segments, rules, settled, by_key)
+    if fates is None:
         return None
-    fates = settled or own_fates(reader, own, rules)
-    touched = _touched(reader, own, tail, rules, by_key) if tail else {}
-    pairs = [_of_file(each, fates[each.id.partition], touched) for each in own]
+    pairs = [_of_file(each, fates[each.id.partition]) for each in segments]
     return Division(
         plain=tuple(plain for plain, _ in pairs if plain is not None),
-        rest=(
-            *(rest for _, rest in pairs if rest is not None),
-            *(Filtered(segment, RowFilter()) for segment in tail),
-        ),
+        rest=tuple(rest for _, rest in pairs if rest is not None),
     )
 
 
@@ -121,61 +108,104 @@ def _rows(segments: Iterable[Segment]) -> int:
     return sum(segment.rows for segment in segments)
 
 
-def _by_run(segments: Iterable[Segment]) -> dict[Any, list[Segment]]:
-    runs: dict[Any, list[Segment]] = {}
-    for segment in segments:
-        runs.setdefault(sorted_run(segment), []).append(segment)
-    return runs
-
-
-def _of_file(
-    segment: Segment, fates: FileFates, touched: Mapping[int, Flags]
-) -> tuple[Filtered | None, Filtered | None]:
-    """Return the shown rows of a settled file, and its rows to be merged; None for none."""
-    count, name = segment.rows, str(segment.id)
-    unshown, chosen, left = fates.unshown, fates.open, fates.shown
-    found = touched.get(segment.id.partition)
-    if found is not None and found.any():
-        found = found & ~_flags(fates.lost, count)
-        gone = found | _flags(unshown, count)
-        left = count - int(gone.sum())
-        unshown = bits_of(np.flatnonzero(gone).astype(np.uint32))
-        chosen = bits_of(np.flatnonzero(found | _flags(fates.open, count)).astype(np.uint32))
-    runs = (Run(segment.id, 0, count),)
-    shown = RowFilter(runs=runs, deleted={name: unshown} if unshown else {})
-    merged = RowFilter(runs=runs, chosen={name: chosen})
+def _of_file(segment: Segment, fates: FileFates) -> tuple[Filtered | None, Filtered | None]:
+    """Return the shown rows of a file, and its rows to be merged; None for none."""
+    runs, name = (Run(segment.id, 0, segment.rows),), str(segment.id)
+    shown = RowFilter(runs=runs, deleted={name: fates.unshown} if fates.unshown else {})
+    merged = RowFilter(runs=runs, chosen={name: fates.open})
     return (
-        Filtered(segment, shown) if left else None,
-        Filtered(segment, merged) if chosen else None,
+        Filtered(segment, shown, fates.shown) if fates.shown else None,
+        Filtered(segment, merged, fates.open_rows) if fates.open else None,
     )
 
 
-def _flags(bits: Bits, count: int) -> Flags:
-    """Return bits as flags of all rows of a file."""
-    found = np.zeros(count, bool)
-    if bits:
-        some = flags_between(bits, 0, count)
-        found[: len(some)] = some
-    return found
+# Known fates
+Files = frozenset[tuple[int, str, int]]
+"""Files by partition, path and completion time: a restore may change the first and the last."""
+
+
+def _names(segments: Iterable[Segment]) -> Files:
+    return frozenset((each.id.partition, each.path, each.completed) for each in segments)
+
+
+@dataclass(slots=True)
+class KnownFates:
+    """The fates of a file group's rows that a process has computed last, over ``files``."""
+
+    files: Files = frozenset()
+    fates: Mapping[int, RowFates] = field(default_factory=dict)
+    packed: Fates = field(default_factory=dict)
+    lock: Lock = field(default_factory=Lock)
+
+    def of(
+        self,
+        reader: GroupReader,
+        segments: Sequence[Segment],
+        rules: MergeRules,
+        settled: Fates | None,
+        by_key: Condition | None,
+    ) -> Fates | None:
+        """Return the fates over all files of a group; None if they are not worth it.
+
+        Arguments as for ``divided``.
+        """
+        wanted = _names(segments)
+        with self.lock:
+            if wanted == self.files:
+                return self.packed
+            if settled is not None and settled.keys() >= {each.id.partition for each in segments}:
+                return settled
+            before = self._before(reader, segments, rules, settled)
+            if before is None:
+                return None
+            fates = settled_fates(reader, segments, rules, before, by_key)
+            packed = {partition: each.packed() for partition, each in fates.items()}
+            if by_key is None and not wanted < self.files:  # those of an earlier version
+                self.files, self.fates, self.packed = wanted, fates, packed
+            return packed
+
+    def _before(
+        self,
+        reader: GroupReader,
+        segments: Sequence[Segment],
+        rules: MergeRules,
+        settled: Fates | None,
+    ) -> Mapping[int, RowFates] | None:
+        """Return the fates to go on from, which cover at least half of the rows."""
+        partitions = {segment.id.partition for segment in segments}
+        if self.files and self.files <= _names(segments):
+            known: Iterable[int] = self.fates
+        elif settled is not None:
+            known = settled.keys() & partitions
+        else:
+            known = [segment.id.partition for segment in largest_run(segments)]
+        own = [segment for segment in segments if segment.id.partition in {*known}]
+        if 2 * _rows(own) < _rows(segments):
+            return None
+        if known is self.fates:
+            return self.fates
+        if settled is not None:
+            return {partition: settled[partition].unpacked() for partition in known}
+        return run_fates(reader, own, rules)
+
+
+def largest_run(segments: Iterable[Segment]) -> list[Segment]:
+    """Return the files of the sorted run with the most rows."""
+    runs: dict[Any, list[Segment]] = {}
+    for segment in segments:
+        runs.setdefault(sorted_run(segment), []).append(segment)
+    return max(runs.values(), key=_rows)
 
 
 # Fates of one sorted run
-def own_fates(reader: GroupReader, run: Sequence[Segment], rules: MergeRules) -> Fates:
-    """Return the fates of the rows of one sorted run, as if there were no other file."""
-
-    def made() -> tuple[Fates, int]:
-        fates = {at: each.packed() for at, each in run_fates(reader, run, rules).items()}
-        return fates, 64 + sum(len(each.unshown) for each in fates.values())
-
-    return reader.view(("fates", _names(run)), made)
-
-
 def run_fates(
     reader: GroupReader, run: Sequence[Segment], rules: MergeRules
 ) -> dict[int, RowFates]:
-    """Return ``own_fates`` as bitmaps."""
+    """Return the fates of the rows of one sorted run, by partition, over its files alone."""
     deleted = {segment: _deletions(reader, segment) for segment in run}
-    if rules.partial and any(deleted.values()):  # a tombstone and an upsert may have one key
+    if rules.partial and any(
+        len(rows) for rows in deleted.values()
+    ):  # a tombstone and an upsert may have one key
         return settled_fates(reader, run, rules)
     return {
         segment.id.partition: RowFates(segment.rows, tombstones=rows)
@@ -183,67 +213,21 @@ def run_fates(
     }
 
 
-def _names(segments: Iterable[Segment]) -> tuple[tuple[int, str], ...]:
-    """Return the files as a key: a restore shows a file again under another partition."""
-    return tuple(sorted((segment.id.partition, segment.path) for segment in segments))
-
-
 _DELETES = Compare(OP, Compares.EQUAL, DELETE)
 
 
-def _deletions(reader: GroupReader, segment: Segment) -> BitMap:
+def _deletions(reader: GroupReader, segment: Segment) -> RowNumbers:
     """Return the tombstones of a file; row groups without any are not read, by statistics."""
     test = by_predicate(_DELETES, reader.table.time_column)
-    found = BitMap()
+    found = [np.zeros(0, np.int64)]
     for (read,) in reader.reads([segment], [OP], test, addressed=True):
         for batch in read.batches():
             gone = np.asarray(batch.column(OP)) == DELETE
-            found |= BitMap(np.asarray(batch.column(ROW))[gone].astype(np.uint32))
-    return found
+            found.append(np.asarray(batch.column(ROW))[gone])
+    return row_numbers(np.concatenate(found))
 
 
 # Touched rows
-Look = Callable[[Sequence[Segment]], Mapping[int, Flags]]
-
-
-@dataclass(slots=True)
-class TouchedRows:
-    """The rows of settled files with a key of one of the files in ``covered``, by partition."""
-
-    covered: set[str] = field(default_factory=set)
-    rows: dict[int, Flags] = field(default_factory=dict)
-    lock: Lock = field(default_factory=Lock)
-
-    def extended(self, tail: Sequence[Segment], look: Look) -> Mapping[int, Flags]:
-        """Return the touched rows of a tail; only files that are not covered yet are looked at."""
-        with self.lock:
-            new = [segment for segment in tail if segment.path not in self.covered]
-            if new:
-                for partition, flags in look(new).items():
-                    known = self.rows.get(partition)
-                    self.rows[partition] = flags if known is None else known | flags
-                self.covered.update(segment.path for segment in new)
-            return dict(self.rows)
-
-
-def _touched(
-    reader: GroupReader,
-    own: Sequence[Segment],
-    tail: Sequence[Segment],
-    rules: MergeRules,
-    by_key: Condition | None,
-) -> Mapping[int, Flags]:
-    """Return the touched rows of settled files, by partition."""
-
-    def look(new: Sequence[Segment]) -> Mapping[int, Flags]:
-        return touched_rows(reader, own, new, rules.key, by_key)
-
-    if by_key is not None:  # it leaves a few row groups to look at, and the result is its own
-        return look(tail)
-    kept = reader.view(("touched", _names(own)), lambda: (TouchedRows(), _rows(own)))
-    return kept.extended(tail, look)
-
-
 def touched_rows(
     reader: GroupReader,
     own: Sequence[Segment],
@@ -297,7 +281,7 @@ def _finder(keys: pa.Table, key: Sequence[str]) -> Callable[[pa.RecordBatch], In
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_signed_integer(kind) or pa.types.is_timestamp(kind)
+    return bool(pa.types.is_signed_integer(kind) or pa.types.is_timestamp(kind))
 
 
 def _numbers(column: pa.Array | pa.ChunkedArray) -> Indices:
@@ -306,6 +290,8 @@ def _numbers(column: pa.Array | pa.ChunkedArray) -> Indices:
 
 def _places(rows: Indices, wanted: Indices) -> Indices:
     """Return the places in sorted rows of values that are sorted, too; a value may occur twice."""
+    if not len(rows):
+        return rows
     near = wanted[np.searchsorted(wanted, rows[0]) : np.searchsorted(wanted, rows[-1], "right")]
     first, after = (np.searchsorted(rows, near, side) for side in ("left", "right"))
     present = after > first
@@ -330,6 +316,7 @@ def settled_fates(
     segments: Sequence[Segment],
     rules: MergeRules,
     known: Mapping[int, RowFates] | None = None,
+    by_key: Condition | None = None,
 ) -> dict[int, RowFates]:
     """Return the fates of the rows of a file group, by partition; in bounded memory.
 
@@ -339,39 +326,26 @@ def settled_fates(
         rules: how the records of a key become its row.
         known: the fates of some files, over these alone: only their rows with a key of the others
             are looked at again, which have to fit into memory.
+        by_key: only keys that match are looked at; on the key alone.
     """
     fates = dict(known or {})
     own = [segment for segment in segments if segment.id.partition in fates]
     tail = [segment for segment in segments if segment.id.partition not in fates]
-    touched = touched_rows(reader, own, tail, rules.key) if own and tail else {}
-    chosen = {}
+    touched = touched_rows(reader, own, tail, rules.key, by_key) if own and tail else {}
+    filters: dict[SegmentId, RowFilter] = {}
     for segment in own:
-        rows = bitmap_of(touched.get(segment.id.partition, np.zeros(0, bool)))
-        rows -= fates[segment.id.partition].lost
-        if rows:
-            chosen[segment] = rows
-            fates[segment.id.partition] = _without(fates[segment.id.partition], rows)
+        fate = fates[segment.id.partition]
+        flags = touched.get(segment.id.partition, np.zeros(0, bool))
+        rows = np.setdiff1d(np.flatnonzero(flags).astype(np.uint32), fate.lost, assume_unique=True)
+        if len(rows):
+            runs = (Run(segment.id, 0, segment.rows),)
+            filters[segment.id] = RowFilter(runs=runs, chosen={str(segment.id): bits_of(rows)})
+            fates[segment.id.partition] = fate.without(rows)
     fates |= {segment.id.partition: RowFates(segment.rows) for segment in tail}
-    filters = {
-        segment.id: RowFilter(
-            runs=(Run(segment.id, 0, segment.rows),),
-            chosen={str(segment.id): bits_of(rows.to_array())},
-        )
-        for segment, rows in chosen.items()
-    }
-    for partition, found in _fates_of(reader, [*chosen, *tail], rules, filters):
-        fates[partition] = _joined(fates[partition], found)
+    compared = [*(segment for segment in own if segment.id in filters), *tail]
+    for partition, found in _fates_of(reader, compared, rules, filters, by_key).items():
+        fates[partition] = fates[partition].joined(found)
     return fates
-
-
-def _without(fates: RowFates, rows: BitMap) -> RowFates:
-    return replace(fates, tombstones=fates.tombstones - rows, open=fates.open - rows)
-
-
-def _joined(one: RowFates, other: RowFates) -> RowFates:
-    return RowFates(
-        one.rows, one.lost | other.lost, one.tombstones | other.tombstones, one.open | other.open
-    )
 
 
 def _fates_of(
@@ -379,27 +353,28 @@ def _fates_of(
     segments: Sequence[Segment],
     rules: MergeRules,
     filters: Mapping[SegmentId, RowFilter],
-) -> Iterator[tuple[int, RowFates]]:
-    """Yield fates of the rows that filters leave, window by window, by partition."""
+    by_key: Condition | None,
+) -> dict[int, RowFates]:
+    """Return the fates of the rows that filters leave, by partition; merged window by window."""
     columns = list(dict.fromkeys([*rules.key, rules.ordering or OP, OP, ROOT_PARTITION]))
+    found: dict[int, list[tuple[Indices, ...]]] = {}
     with reader.opened(segments) as opened:
         orders = RootOrders.of_table(opened.roots(segments))
-        reads = opened.reads(segments, columns, filters=filters, addressed=True)
+        reads = opened.reads(segments, columns, by_key, filters=filters, addressed=True)
         partitions = [read.segment.id.partition for run in reads for read in run]
         numbers = {partition: at for at, partition in enumerate(partitions)}
         for parts in windows([_placed_rows(run, numbers) for run in reads], rules.key):
             table = pa.concat_tables(parts)
-            lost, tombstones, opened_rows = _window_fates(table, rules, orders)
+            fates = _window_fates(table, rules, orders)
             files, rows = np.asarray(table.column(_FILE)), np.asarray(table.column(ROW))
             for at in np.unique(files):
                 here = files == at
-                sets = (bitmap(rows[here & f]) for f in (lost, tombstones, opened_rows))
-                yield partitions[at], RowFates(0, *sets)
-
-
-def bitmap(rows: Indices) -> BitMap:
-    """Return row numbers as a bitmap."""
-    return BitMap(rows.astype(np.uint32))
+                sets = tuple(rows[here & flags] for flags in fates)
+                found.setdefault(partitions[at], []).append(sets)
+    return {
+        partition: RowFates(0, *(row_numbers(np.concatenate(s)) for s in zip(*some, strict=True)))
+        for partition, some in found.items()
+    }
 
 
 def _placed_rows(reads: Sequence[SegmentRead], numbers: Mapping[int, int]) -> Iterator[pa.Table]:
@@ -407,7 +382,8 @@ def _placed_rows(reads: Sequence[SegmentRead], numbers: Mapping[int, int]) -> It
     for read in reads:
         number = numbers[read.segment.id.partition]
         for batch in read.batches():
-            rows = pa.Table.from_batches([batch]).drop_columns([ROOT])
+            kept = batch if read.where is None else read.where.keep(batch)
+            rows = pa.Table.from_batches([kept]).drop_columns([ROOT])
             file = pa.array(np.full(rows.num_rows, number, np.int64))
             yield with_root(rows.append_column(_FILE, file), read.segment.file_id.partition)
 

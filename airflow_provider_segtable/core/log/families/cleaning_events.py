@@ -136,9 +136,7 @@ def _without_vectors(state: State, before: State) -> State:
     has = vector_paths(state.settled).union(each.path for each in left)
     if had == has:
         return state
-    return replace(
-        state, replaced_vectors=left, pending_delete=state.pending_delete | (had - has)
-    )
+    return replace(state, replaced_vectors=left, pending_delete=state.pending_delete | (had - has))
 
 
 def _forgetting(state: State) -> State:
@@ -183,9 +181,15 @@ def _waiting(state: State) -> tuple[PredicateDelete, ...]:
     return tuple(each for each in state.predicate_deletes if each.n > least)
 
 
-def forgettable(state: State) -> bool:
-    """Return whether a cleaning would prune deletions, even without removing a segment."""
-    after = _forgetting(_without_vectors(state, before=state))
+def forgettable(state: State, retained_from: int = 0) -> bool:
+    """Return whether a cleaning would give up vectors, even without removing a segment.
+
+    Args:
+        state: the newest version.
+        retained_from: the oldest version that it keeps for its age; at least that of the state.
+    """
+    kept = replace(state, retained_from=max(state.retained_from, retained_from))
+    after = _forgetting(_without_vectors(kept, before=state))
     return (after.vectors, after.predicate_deletes, after.replaced_vectors) != (
         *(state.vectors, state.predicate_deletes),
         state.replaced_vectors,

@@ -2,8 +2,8 @@
 
 1. ``GroupsSettled`` names one vector file for the groups that it settles (``core.settlement``). It
    moves no row and changes none, so it commutes with every other event.
-2. *Admission*: a group whose files are not all visible any more is left out, and so is one that is
-   settled over at least the same files already. Nothing left is a conflict; its vectors are useless.
+2. *Admission*: a group whose files are not all visible any more is left out, and so is one that
+   is settled over at least the same files already. If none is left, it is a conflict.
 3. A later settlement of a group replaces the earlier one. A file of vectors that no group has any
    more is kept for the versions that use it.
 
