@@ -173,14 +173,14 @@ class MergedRead:
             for batch in read.batches():
                 yield with_defaults(pa.Table.from_batches([batch]), defaults)
         if division.rest:
-            yield from self._rest(reader, group, division)
+            yield from self.rest(reader, group, division)
 
     def count(self, reader: GroupReader, group: FileGroup) -> int:
         """Return the number of rows of a group; of rows that are not merged, none is read."""
         division = None if group.clip or self.by_key else self.division(reader, group)
         if division is None:
             return sum(rows.num_rows for rows in self.unsorted(reader, group))
-        merged = self._rest(reader, group, division) if division.rest else ()
+        merged = self.rest(reader, group, division) if division.rest else ()
         counts = [each.rows for each in division.plain]
         rest: int = sum(rows.num_rows for rows in merged)
         return sum(counts) + rest
@@ -226,7 +226,7 @@ class MergedRead:
             for each in division.plain
         ]
 
-    def _rest(
+    def rest(
         self, reader: GroupReader, group: FileGroup, division: Division
     ) -> Iterator[pa.Table]:
         """Yield the merged rows of a group's rest."""
