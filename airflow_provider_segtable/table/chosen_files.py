@@ -213,7 +213,7 @@ def chosen_groups(
     if not wanted.conditions:
         return found
     tests = record_tests(wanted.tests, rules)
-    keys = _pinned(tests, rules, state)
+    keys = pinned_keys(tests, rules, state)
     if keys is not None:
         found = found.pruned(PrunedBy.BUCKETS, lambda group: _has(keys, group, state))
     timed = found.pruned(
@@ -254,7 +254,7 @@ FEW_KEYS = 256
 """The most keys of which an index is asked, each for each file."""
 
 
-def _pinned(tests: RecordTests, rules: MergeRules, state: State) -> WantedKeys | None:
+def pinned_keys(tests: RecordTests, rules: MergeRules, state: State) -> WantedKeys | None:
     """Return the keys that conditions on the key alone ask for; None if they pin none."""
     if tests.by_key is None:
         return None

@@ -45,6 +45,7 @@ from airflow_provider_segtable.core.reads.selection import (
     ReadPlan,
     Selection,
     footer_steps,
+    record_tests,
 )
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, columns_read
 from airflow_provider_segtable.core.segment import Segment, SegmentId
@@ -70,7 +71,11 @@ from airflow_provider_segtable.data.rows import (
 from airflow_provider_segtable.data.table_kinds import arrow_kind_of
 from airflow_provider_segtable.data.vector_file import row_filters
 from airflow_provider_segtable.data.where import condition, timed
-from airflow_provider_segtable.table.chosen_files import chosen_groups, chosen_segments
+from airflow_provider_segtable.table.chosen_files import (
+    chosen_groups,
+    chosen_segments,
+    pinned_keys,
+)
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.parts import Clipped, MergedScan, Part, PartReader, Wanted
 from airflow_provider_segtable.table.read_recorder import UNWATCHED, ReadWatch, read_shape
@@ -564,9 +569,16 @@ class Scan:
         found = chosen_groups(
             self.ports, self.state, rules, wanted, start=self.start, base_only=base_only
         )
-        if base_only or self.start is not None:
+        if base_only or self.start is not None or self._asks_for_keys(rules):
             return found
         return replace(found, left=with_settlements(self.ports, self.state, found.left))
+
+    def _asks_for_keys(self, rules: MergeRules) -> bool:
+        """Return whether the condition asks for some keys, of which a few pages are read."""
+        if self.where is None:
+            return False
+        tests = record_tests(self.where.predicates, rules)
+        return pinned_keys(tests, rules, self.state) is not None
 
     def _changes_of_keys(self, rules: MergeRules, start: State) -> Iterator[pa.RecordBatch]:
         """Yield the change feed of a table with a primary key."""
