@@ -32,6 +32,7 @@ from airflow_provider_segtable.core.time import Instant, iso
 from airflow_provider_segtable.data.open_files import JoiningFile
 from airflow_provider_segtable.data.parquet.descriptor import (
     KEY,
+    SMALL_BLOCK,
     ChecksumSink,
     decode_definition,
     definition_entry,
@@ -180,7 +181,8 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
         path: the path of the file; named by id and token by default.
         describe: completes the descriptor when all rows are written.
         group_rows: the rows of a full row group; ``GROUP_ROWS`` by default.
-        page_rows: the most rows of a page; by default those of pyarrow, 20,000.
+        page_rows: the most rows of a page, of a file whose rows are looked up; by default those
+            of pyarrow, 20,000.
 
     Raises:
         InvalidInput: there are no rows, or some lie outside the segment's interval.
@@ -193,7 +195,7 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
     if first is None:
         raise InvalidInput(f"segment {segment_id} would have no rows")
     with files.create(path) as plain:
-        sink = ChecksumSink(plain)
+        sink = ChecksumSink(plain, SMALL_BLOCK if page_rows else None)
         schema, number = _identified(first.schema, definition)
         file = JoiningFile(sink)
         options = {
