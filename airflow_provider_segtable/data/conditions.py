@@ -241,9 +241,10 @@ def _in_zone(schema: pa.Schema, zone: str | None) -> pa.Schema:
 
 def _viewed(batch: pa.RecordBatch, like: pa.Schema) -> pa.RecordBatch:
     """Return the batch with its timestamps in the zones of another schema."""
+    known = {*like.names}
     columns = [
         column.view(like.field(name).type)
-        if pa.types.is_timestamp(column.type) and name in like.names
+        if pa.types.is_timestamp(column.type) and name in known
         else column
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
     ]

@@ -276,7 +276,8 @@ ORIGIN = pa.schema([(INSTANT, _TIME), (COMPLETION_TIME, _TIME)])
 
 def with_origin_columns(known: pa.Schema) -> pa.Schema:
     """Return a table's columns, and those hidden ones whose names it does not have."""
-    return pa.schema([*known, *(field for field in ORIGIN if field.name not in known.names)])
+    names = {*known.names}
+    return pa.schema([*known, *(field for field in ORIGIN if field.name not in names)])
 
 
 def with_origins(rows: pa.RecordBatch, origins: Origins, names: Sequence[str]) -> pa.RecordBatch:

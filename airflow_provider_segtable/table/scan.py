@@ -255,7 +255,8 @@ class Scan:
     def origin_columns(self) -> tuple[str, ...]:
         """Return the hidden columns among those to read."""
         names = columns_read(self.request, self._known.names)
-        return tuple(name for name in names if name not in self._known.names)
+        known = {*self._known.names}
+        return tuple(name for name in names if name not in known)
 
     def interval(self) -> Interval | None:
         """Return the interval of event times outside which no row is wanted; None if empty."""
@@ -441,9 +442,9 @@ class Scan:
 
     def _with_origins(self, parts: Iterable[Part]) -> Iterator[Part]:
         """Yield parts with the origins of their rows, if these are requested."""
-        known = KnownOrigins(self.state.timeline)
+        known, wanted = KnownOrigins(self.state.timeline), self.origin_columns
         for part in parts:
-            yield replace(part, origins=known.of(part.segment)) if self.origin_columns else part
+            yield replace(part, origins=known.of(part.segment)) if wanted else part
 
     def _filtered(self, selection: Selection[Clipped]) -> Iterator[Part]:
         """Yield the parts of a selection, with their row filters."""
@@ -504,7 +505,8 @@ class Scan:
     @property
     def _needed(self) -> list[str]:
         """Return the columns to read: those of the rows and of the condition."""
-        stored = [name for name in self.schema.names if name in self._columns.names]
+        known = {*self._columns.names}
+        stored = [name for name in self.schema.names if name in known]
         if self.where is None:
             return stored
         # a filter needs a column, or a batch would lose its number of rows

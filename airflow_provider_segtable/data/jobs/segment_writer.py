@@ -15,6 +15,7 @@ Dictionaries:
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from inspect import signature
 from itertools import chain
 from typing import Any
@@ -47,6 +48,8 @@ from airflow_provider_segtable.ports.files import DataFiles, Sink
 FEW = 16_384
 """Up to so many rows a dictionary is small, and the sample would cost more than it saves."""
 _SAMPLE = 8_192
+_KNOWN = 64
+"""Definitions that are kept: each file has one, and a table has few."""
 
 
 def dictionary_columns(rows: pa.Table) -> list[str] | bool:
@@ -228,8 +231,15 @@ def _identified(schema: pa.Schema, definition: bytes) -> tuple[pa.Schema, int]:
     bare = schema.remove_metadata()  # it describes the rows' source, not this file
     if not definition:
         return bare, 0
+    ids, number = _column_ids(definition)
+    return with_ids(bare, ids), number
+
+
+@lru_cache(maxsize=_KNOWN)
+def _column_ids(definition: bytes) -> tuple[Mapping[str, int], int]:
+    """Return the ids of a table's columns by name, and the number of its schema."""
     table, _ = decode_definition(definition, "the definition given")
-    return with_ids(bare, field_ids(table.schema, table.kind)), table.schema.number
+    return field_ids(table.schema, table.kind), table.schema.number
 
 
 def _write_groups(
@@ -326,6 +336,9 @@ class _Held:
         held = pa.Table.from_batches(self.batches)
         width = max(1, self.size // self.rows)
         step = min(self.most, max(1, GROUP_BYTES // width))
+        if step >= self.rows:
+            self.batches, self.rows, self.size = [], 0, 0
+            return held
         rest = held.slice(step)
         self.batches, self.rows, self.size = rest.to_batches(), rest.num_rows, rest.nbytes
         return held.slice(0, step)

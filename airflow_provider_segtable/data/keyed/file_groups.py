@@ -208,7 +208,7 @@ class MergedRead:
 
     def _hidden(self, reader: GroupReader) -> list[str]:
         """Return the columns of the rows' origin among those to read."""
-        stored = reader.schema.names
+        stored = {*reader.schema.names}
         return [name for name in self.columns if name not in stored]
 
 

@@ -82,6 +82,7 @@ from airflow_provider_segtable.data.parquet.table_file import (
     plain_columns,
     stored_columns,
 )
+from airflow_provider_segtable.data.rows import with_columns
 from airflow_provider_segtable.data.sort_keys import column_codes, composed
 from airflow_provider_segtable.ports.files import DataFiles
 
@@ -245,11 +246,12 @@ def shown_defaults(table: TableDefinition) -> dict[str, pa.Scalar]:
 
 def with_defaults(rows: pa.Table, defaults: dict[str, pa.Scalar]) -> pa.Table:
     """Return merged rows with defaults in place of nulls."""
-    for at, name in enumerate(rows.column_names):
-        if name in defaults and rows.column(at).null_count:
-            filled = pc.fill_null(rows.column(at), defaults[name])
-            rows = rows.set_column(at, rows.schema.field(at), filled)
-    return rows
+    filled = {
+        name: pc.fill_null(rows.column(name), value)
+        for name, value in defaults.items()
+        if name in rows.column_names and rows.column(name).null_count
+    }
+    return with_columns(rows, filled)
 
 
 # Runs of a file group
