@@ -201,12 +201,7 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
         sink = ChecksumSink(plain, SMALL_BLOCK if page_rows else None)
         schema, number = _identified(first.schema, definition)
         file = JoiningFile(sink)
-        options = {
-            **PARQUET,
-            **_page_options(page_rows),
-            "use_dictionary": dictionary_columns(first),
-        }
-        with pq.ParquetWriter(file, schema, **options) as writer:
+        with pq.ParquetWriter(file, schema, **_options(first, page_rows)) as writer:
             own = placement or SegmentPlacement(shard=Shard.first_generation(segment_id.partition))
             every = chain(iter([first]), groups)
             del first  # one row group at a time is in memory
@@ -222,8 +217,10 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
     return segment
 
 
-def _page_options(rows: int | None) -> Mapping[str, int]:
-    return {} if rows is None or not _CUTS_BY_ROWS else {"max_rows_per_page": rows}
+def _options(first: pa.Table, page_rows: int | None) -> Mapping[str, Any]:
+    """Return how to write a file, by its first row group and the rows of a page."""
+    pages = {"max_rows_per_page": page_rows} if page_rows and _CUTS_BY_ROWS else {}
+    return {**PARQUET, **pages, "use_dictionary": dictionary_columns(first)}
 
 
 def _identified(schema: pa.Schema, definition: bytes) -> tuple[pa.Schema, int]:
