@@ -460,7 +460,8 @@ class Scan:
     def _filtered(self, selection: Selection[Clipped]) -> Iterator[Part]:
         """Yield the parts of a selection, with their row filters."""
         found = selection.left
-        filters = row_filters(self.ports.files, self.state, (each.segment for each in found))
+        segments = (each.segment for each in found)
+        filters = row_filters(self.ports.files, self.state, segments, self.ports.entries)
         for segment, clip in found:
             part = Part(segment=segment, row_filter=filters[segment.id], clip=clip)
             yield part if self.start is None else added_part(part, self.start)
