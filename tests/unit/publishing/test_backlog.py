@@ -290,7 +290,9 @@ def test_publishers_that_take_turns_publish_each_version(seed: int) -> None:
     assert found == sorted(set(found))
 
 
-def test_a_process_may_change_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_may_change_its_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A table that was opened by a relative path is published from wherever the process is."""
     monkeypatch.chdir(tmp_path)
     made = library.Table.create(
