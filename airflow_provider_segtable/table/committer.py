@@ -414,7 +414,7 @@ class _Loop:
         return Committed(n=event.n, state=self.state)
 
     def _follow_up(self, n: int) -> None:
-        """Announce the newest event, write a checkpoint if it is due, and leave it to be published."""
+        """Announce the newest event, write a checkpoint if due, and leave it to be published."""
         self._announce()
         if n % checkpoint_every(len(self.state.timeline)) == 0 and not self.state.dropped:
             self.log.checkpoint(self.state)
