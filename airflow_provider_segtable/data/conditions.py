@@ -88,7 +88,7 @@ def _among(column: Any, among: Among) -> Any:
     kind = column.type
     if kind not in among.derived:
         given = [value for value in among.values if value is not None]
-        among.derived[kind] = _plain(_array(given, kind, among.column))
+        among.derived[kind] = _plain(value_array(given, kind, among.column))
     known = pc.is_in(column, value_set=among.derived[kind])
     if not among.values:
         return known
@@ -97,7 +97,7 @@ def _among(column: Any, among: Among) -> Any:
     return pc.if_else(pc.is_valid(column), known, pa.scalar(None, pa.bool_()))
 
 
-def _array(values: Sequence[Value], kind: pa.DataType, name: str) -> pa.Array:
+def value_array(values: Sequence[Value], kind: pa.DataType, name: str) -> pa.Array:
     """Return values in their column's type: at once if they are of one plain type."""
     known: dict[type, bool] = {
         int: pa.types.is_integer(kind),

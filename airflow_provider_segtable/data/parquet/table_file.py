@@ -21,6 +21,7 @@ Files and the target schema:
 Source of the idea: Iceberg's column projection by field id.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Self
@@ -235,6 +236,24 @@ def target_name(parquet: "pq.ParquetFile | TableFile", path: str) -> str | None:
     return parquet.shown_as(path) if isinstance(parquet, TableFile) else path
 
 
+def stored_as(parquet: "pq.ParquetFile | TableFile", schema: pa.Schema) -> dict[str, int]:
+    """Return the flat columns that are stored in the table's type, with their numbers."""
+    stored = parquet.schema_arrow
+    columns = [parquet.schema.column(number) for number in range(len(parquet.schema))]
+    counts, wanted = Counter(column.path for column in columns), {*schema.names}
+    return {
+        name: number
+        for number, column in enumerate(columns)
+        if column.max_repetition_level == 0
+        and column.max_definition_level <= 1
+        and counts[column.path] == 1
+        and (name := target_name(parquet, column.path))
+        and name in wanted
+        and stored.get_field_index(name) >= 0
+        and stored.field(name).type == schema.field(name).type
+    }
+
+
 def stored_bytes(
     parquet: "pq.ParquetFile | TableFile", group: int, columns: Sequence[str]
 ) -> tuple[int, int]:
@@ -293,6 +312,10 @@ class TableFile:
     def __exit__(self, *_: object) -> None:
         """Close the file."""
         self._parquet.close()
+
+    def over(self, parquet: pq.ParquetFile) -> "TableFile":
+        """Return a reader of the same columns of a file with the same schema."""
+        return TableFile(parquet, self._names, self._target)
 
     def shown_as(self, path: str) -> str | None:
         """Return the target's name of a file's column; None if the target lacks it."""
