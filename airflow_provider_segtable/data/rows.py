@@ -294,8 +294,9 @@ def with_change_columns(known: pa.Schema) -> pa.Schema:
     Raises:
         SchemaMismatch: the table has a column of the same name.
     """
+    names = {*known.names}
     for name in CHANGE_COLUMNS:
-        if name in known.names:
+        if name in names:
             raise SchemaMismatch(f"a change feed has a column {name!r}: rename the table's own")
     return pa.schema([*known, *FEED])
 

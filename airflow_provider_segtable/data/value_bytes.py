@@ -76,7 +76,7 @@ class ByteStrings:
     def value(self, row: int) -> memoryview:
         """Return the bytes of a value."""
         start = int(self.starts[row])
-        return memoryview(self.data)[start : start + int(self.lengths[row])]
+        return self.data.data[start : start + int(self.lengths[row])]
 
     def prefix(self) -> int:
         """Return the number of bytes that all values begin with, and longer values go on after."""

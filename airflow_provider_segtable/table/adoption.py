@@ -343,8 +343,9 @@ def _definition(
 
 def _check_request(request: AdoptionRequest, table: TableDefinition, state: State | None) -> None:
     """Refuse settings that the table does not have."""
+    names = {*table.schema.names}
     for name in request.ignored:
-        if name in table.schema.names:
+        if name in names:
             raise InvalidInput(
                 f"{name!r} is to be ignored, and is a column of the table: leave one of both out"
             )

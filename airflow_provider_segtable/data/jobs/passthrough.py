@@ -477,7 +477,8 @@ def _encoded(table: pa.Table) -> Source:
 
 def _encodings(schema: pa.Schema) -> dict[str, Any]:
     """Return the options that give columns in ``ENCODINGS`` theirs, and all others dictionaries."""
-    known = {name: how for name, how in ENCODINGS.items() if name in schema.names}
+    names = {*schema.names}
+    known = {name: how for name, how in ENCODINGS.items() if name in names}
     if not known:
         return {}
     stream = pa.BufferOutputStream()

@@ -59,7 +59,8 @@ def writer(
 
 def _encodings(schema: pa.Schema) -> dict[str, Any]:
     """Return the option that names the encodings of columns without a dictionary."""
-    known = {name: how for name, how in ENCODINGS.items() if name in schema.names}
+    names = {*schema.names}
+    known = {name: how for name, how in ENCODINGS.items() if name in names}
     return {"column_encoding": known} if known else {}
 
 

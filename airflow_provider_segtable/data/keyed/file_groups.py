@@ -330,8 +330,9 @@ def _added(rows: pa.Table, roots: Sequence[str], orders: RootOrders, since: Inst
 
 def _with_origins(rows: pa.Table, roots: Sequence[str], orders: RootOrders) -> pa.Table:
     """Return rows with the hidden columns of their origin."""
+    given = {*rows.column_names}
     for name, micros in zip(ORIGIN_COLUMNS, _last_records(rows, roots, orders), strict=True):
-        if name not in rows.column_names:
+        if name not in given:
             rows = rows.append_column(ORIGIN.field(name), times_of(micros))
     return rows
 

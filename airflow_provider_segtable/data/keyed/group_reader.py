@@ -249,10 +249,11 @@ def shown_defaults(table: TableDefinition) -> dict[str, pa.Scalar]:
 
 def with_defaults(rows: pa.Table, defaults: dict[str, pa.Scalar]) -> pa.Table:
     """Return merged rows with defaults in place of nulls."""
+    given = {*rows.column_names}
     filled = {
         name: pc.fill_null(rows.column(name), value)
         for name, value in defaults.items()
-        if name in rows.column_names and rows.column(name).null_count
+        if name in given and rows.column(name).null_count
     }
     return with_columns(rows, filled)
 

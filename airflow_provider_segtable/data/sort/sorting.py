@@ -195,8 +195,9 @@ def keying_of(spec: SortSpec, schema: pa.Schema) -> Keying:
     Raises:
         InvalidInput: the order names a column that is missing or cannot be sorted by.
     """
+    known = {*schema.names}
     for name in spec.order.columns:
-        if name not in schema.names:
+        if name not in known:
             raise no_column(name, schema.names, f"for the order {spec.order}")
         check_sortable(name, schema.field(name).type)
     if not spec.intervals:

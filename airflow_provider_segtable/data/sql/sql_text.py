@@ -446,8 +446,9 @@ class _ListForm:
         """Return the values of a list of this form, without quotes and suffixes."""
         quote = self.quote
         if not quote:
-            numbers = map(str.strip, piece[1:-1].split(","))
-            return [each.rstrip("lL") for each in numbers]
+            numbers = [each.strip() for each in piece[1:-1].split(",")]
+            long = "l" in piece or "L" in piece
+            return [each.rstrip("lL") for each in numbers] if long else numbers
         found = self.each.findall(piece)
         if "\\" in piece:
             return [unescaped(f"{quote}{each}{quote}") for each in found]

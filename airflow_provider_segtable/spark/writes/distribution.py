@@ -256,8 +256,9 @@ class _Work:
     def weighed(self, ranged: DataFrame) -> list[Piece]:
         """Return the pieces (the part of a range in a chunk), in the order of time."""
         widths = [F.lit(8 * len(self.names)).cast("bigint")]
+        names = [*self.names]
         for metric in self.rollup.sketches:
-            sketch = F.col(f"`{self.names.index(metric.name)}`")
+            sketch = F.col(f"`{names.index(metric.name)}`")
             widths.append(F.coalesce(F.octet_length(sketch), F.lit(0)))
         weight = F.sum(sum(widths[1:], widths[0])).alias("weight")
         found = ranged.groupBy(_CHUNK, _RANGE).agg(weight).orderBy(_CHUNK, _RANGE).collect()
@@ -283,7 +284,8 @@ class _Work:
     def _order(self) -> list[Column]:
         first = self.spec.order.columns or (self.time,)
         names = dict.fromkeys((*first, *self.rollup.dimensions, self.time))
-        return [F.col(f"`{self.names.index(name)}`") for name in names]
+        places = {name: at for at, name in enumerate(self.names)}
+        return [F.col(f"`{places[name]}`") for name in names]
 
     def _read(self) -> DataFrame:
         schema = physical_schema(to_arrow(self.spec.schema), self.rollup)
