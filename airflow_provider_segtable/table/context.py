@@ -44,6 +44,7 @@ from airflow_provider_segtable.storage import open_storage
 from airflow_provider_segtable.storage.local import SystemClock, SystemRandomness
 from airflow_provider_segtable.storage.memory_storage import NestedStorage
 from airflow_provider_segtable.storage.table_paths import absolute
+from airflow_provider_segtable.table.commit_queue import CommitQueue
 from airflow_provider_segtable.table.entry_cache import EntryCache
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.publications import Publications
@@ -188,6 +189,9 @@ class TableContext:
     publications: Publications = field(
         init=False, repr=False, compare=False, default_factory=Publications
     )
+    commits: CommitQueue = field(
+        init=False, repr=False, compare=False, default_factory=CommitQueue
+    )
     inner: dict[str, "TableContext"] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )
@@ -280,7 +284,7 @@ class TableContext:
     def by(self, author: str) -> "TableContext":
         """Return the same ports for another author; both share what they have read."""
         made = replace(self, author=author)
-        for name in ("log", "entries", "publications"):
+        for name in ("log", "entries", "publications", "commits"):
             object.__setattr__(made, name, getattr(self, name))
         return made
 

@@ -400,6 +400,8 @@ class State:
         loads: the last parts of recent loads.
         dropped: whether the event dropped the table: none follows.
         adopts: whether the table ever had a file that another program wrote.
+        joined: the first and the last number of the events in the file of event ``n``, if ``n`` is
+            not the last one there: the next number is taken, although no file has it as its name.
     """
 
     n: int
@@ -425,6 +427,7 @@ class State:
     loads: Loads = field(default_factory=dict)
     dropped: bool = False
     adopts: bool = False
+    joined: tuple[int, int] | None = None
 
     def __repr__(self) -> str:
         """Return the table and the event number; a large table's contents fill megabytes."""

@@ -92,6 +92,7 @@ def encode_head(state: State) -> dict[str, Any]:
         **({"log_store": encode_manifests(state.log_store)} if state.log_store else {}),
         **({"loads": encode_loads(state.loads)} if state.loads else {}),
         **({"adopts": True} if state.adopts else {}),
+        **({"joined": [*state.joined]} if state.joined else {}),
     }
 
 
@@ -137,7 +138,12 @@ def decode_head(head: Mapping[str, Any], timeline: Timeline, ids: IdSpaces) -> S
         log_store=decode_manifests(head.get("log_store", ())),
         loads=decode_loads(head.get("loads", ())),
         adopts=bool(head.get("adopts", False)),
+        joined=_joined(*head["joined"]) if "joined" in head else None,
     )
+
+
+def _joined(first: int, last: int) -> tuple[int, int]:
+    return first, last
 
 
 def _encode_overwritten(recent: tuple[Overwritten, ...]) -> dict[str, Any]:
@@ -205,7 +211,10 @@ LOGGED = 10
 """The format of tables with a log store: an older segtable must not commit to them."""
 ADOPTING = 11
 """The format of tables with adopted files: an older segtable takes their paths for damage."""
-READABLE = (2, 3, 4, 5, 6, 7, FORMAT, INDEXED, LOGGED, ADOPTING)
+WITHIN = 12
+"""The format of a version within a file of several events: an older segtable takes the next
+number for free."""
+READABLE = (2, 3, 4, 5, 6, 7, FORMAT, INDEXED, LOGGED, ADOPTING, WITHIN)
 """Format 2 had no cleaning, 3 no deletions, 4 no checksums, 5 no chunk table, 6 one schema, 7 no
 buckets; all are read, because the events before them may have been deleted."""
 CHUNKED = 6
@@ -239,6 +248,8 @@ def write_checkpoint(state: State) -> bytes:
 
 
 def _format(state: State) -> int:
+    if state.joined:
+        return WITHIN
     if state.adopts:
         return ADOPTING
     if state.log_store:
