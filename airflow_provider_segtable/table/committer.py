@@ -33,7 +33,7 @@ Files may be deleted only after ``Conflict`` or a certain failure, never after `
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -48,14 +48,24 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.indexes.index_state import Feed
 from airflow_provider_segtable.core.log.event import Conflict
-from airflow_provider_segtable.core.log.events import Action, Event, encode_file
+from airflow_provider_segtable.core.log.events import MOST_JOINED, Action, Event, encode_file
 from airflow_provider_segtable.core.log.fold import admit
-from airflow_provider_segtable.core.log.joint_file import Stamped, follow, in_one_file, joins
+from airflow_provider_segtable.core.log.joint_file import (
+    Stamped,
+    decode_offer,
+    encode_offer,
+    follow,
+    in_one_file,
+    is_offered,
+    join_offered,
+    joins,
+)
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.planning.properties import PUBLISH_PREFIX
 from airflow_provider_segtable.ports.files import Ready
+from airflow_provider_segtable.ports.storage import NoTurn, Turn
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.feeding import MANY, Feeder, forward, new_files
 from airflow_provider_segtable.table.indexes.routing import Router
@@ -278,7 +288,9 @@ class _Loop:
         self.outcome: Outcome | None = None
         self.error: Exception | None = None
         self.guesses = ports.storage.remote
+        self.offers = True
         self.raced = False
+        self.queued = False
         self.put: _Put | None = None
         self.carried = False
         self.turn: ExitStack | None = None
@@ -338,17 +350,37 @@ class _Loop:
             raise self.error
         return self.outcome
 
-    def lead(self) -> AbstractContextManager[None]:
-        """Return the turn of an attempt; after a lost race, first queue up at the coordinator."""
+    def queue_up(self) -> None:
+        """After a lost race, wait for a turn at the coordinator, once for all further attempts."""
         coordinator = self.ports.optional_coordinator
-        if self.raced and self.turn is not None and coordinator is not None:
+        if self.raced and self.turn is not None and coordinator is not None and not self.queued:
+            self.queued = True
             table = self.state.table.table_id
             self.turn.enter_context(coordinator.commit_turn(table, wait_s=TURN_WAIT_S))
-            self.raced = False  # it queues up once, for all that it tries from then on
-        return self.ports.storage.turn(TIMELINE, wait_s=HOST_WAIT_S)
+
+    def offered(self) -> Stamped | None:
+        """Return the change as another process may put it; None if it has to be put here.
+
+        Its guard is called here, for the last time: a claim is like a put that is on its way.
+        """
+        if self.over or not self.offers or self.change.feeds:
+            return None
+        if not is_offered(self.change.action, self.state):
+            return None
+        try:
+            now = self.ports.checked_now()
+            self.change.guard()
+        except SegtableError:
+            return None  # it is raised by the attempt in turn
+        return Stamped(
+            action=self.change.action,
+            commit=self.change.commit_id,
+            author=self.ports.author,
+            not_before=max(now, self.change.begun),
+        )
 
     def _repeated(self, retry: Retry) -> Outcome:
-        stalled, self.raced = 0, True
+        stalled = 0
         for _ in range(retry.attempts - 1):
             before = self.state.n
             outcome = self._in_turn()
@@ -468,22 +500,56 @@ def attempt_together(loops: Sequence[_Loop]) -> bool:
     if others:
         _await_files(lead)
     together = [each for each in loops if not each.over]
-    with lead.lead():
+    lead.queue_up()
+    made: list[_Loop] = []
+    offer = partial(_offered, together, made)
+    with ExitStack() as stack:
+        held = lead.ports.storage.turn(TIMELINE, wait_s=HOST_WAIT_S, offer=offer)
+        turn = stack.enter_context(held)
+        if turn.claimed:
+            stack.close()  # another process has put the changes, or is about to
         if all(each.guesses for each in together):
-            state = lead.log.newer(lead.state)
-            _put_all(together, state, guess=True)
-        left = [each for each in together if not each.over]
-        if left and (state := _read_newest(left)) is not None:
-            _put_all([each for each in left if not each.over], state)
+            _put_all(together, lead.log.newer(lead.state), NoTurn(), guess=True)
+        _settle([each for each in together if not each.over], turn, made)
     for each in loops:
         each.guesses = False
-    return not lead.over
+    return lead.raced and not lead.over
+
+
+def _settle(loops: Sequence[_Loop], turn: Turn, made: Sequence[_Loop]) -> None:
+    """Decide changes on the newest state, and put those that may follow it.
+
+    Args:
+        loops: the changes without an outcome.
+        turn: the turn of their process.
+        made: those that it offered while it waited.
+    """
+    for each in made if turn.claimed else ():
+        each.offers = False
+        if turn.claimed_as is not None:
+            each.unresolved = turn.claimed_as
+    if not loops or (state := _read_newest(loops)) is None:
+        return
+    for each in made if turn.claimed else ():
+        each.carried = isinstance(each.outcome, Committed)
+    left = [each for each in loops if not each.over]
+    if left and not turn.claimed:
+        _put_all(left, state, turn)
+
+
+def _offered(loops: Sequence[_Loop], made: list[_Loop]) -> bytes | None:
+    """Return the changes that another process may put, and note their loops."""
+    if len(loops) == 1:
+        _await_files(loops[0])
+    some = [(each, change) for each in loops if (change := each.offered()) is not None]
+    made += [each for each, _ in some]
+    return encode_offer([change for _, change in some], loops[0].state) if some else None
 
 
 def _await_files(loop: _Loop) -> None:
     try:
         loop.wait_durable()
-    except StorageError as error:
+    except SegtableError as error:
         if loop.unresolved is None:
             loop.error = error
         else:
@@ -505,40 +571,59 @@ def _read_newest(loops: Sequence[_Loop]) -> State | None:
     return state
 
 
-def _put_all(loops: Sequence[_Loop], state: State, *, guess: bool = False) -> None:
+def _put_all(
+    loops: Sequence[_Loop], state: State, turn: Turn, *, guess: bool = False
+) -> None:
     """Put the changes that may follow a state, in one file; note the outcome of each.
 
     Args:
         loops: the changes; the first one leads.
         state: the newest known state.
-        guess: whether it may be outdated. Only a put that succeeds says something about the log
-            then. All else is read and decided anew.
+        turn: the turn of this process; changes that others offer are put, too.
+        guess: whether the state may be outdated. Only a put that succeeds says something about the
+            log then. All else is read and decided anew.
     """
     if state.joined:
         return  # the next number is within a file: read it whole
-    members: list[_Loop] = []
-    events: list[Event] = []
-    after = state
+    after, members, events = state, list[_Loop](), list[Event]()
     for each in loops:
-        if each.change.commit_id in after.commits or (events and not joins(each.change.action, after)):
+        known = each.change.commit_id in after.commits
+        if known or (events and not joins(each.change.action, after)):
             continue
         stamped = each.stamped(after, guess=guess)
         if stamped is not None:
             event, after = follow(after, stamped)
             members.append(each)
             events.append(event)
-    if events and _created(members, in_one_file(events)):
-        put = _Put.after(state, events)
-        lead = loops[0]
-        newest = lead.log.remember(after, in_one_file(events)[-1])
-        for each, event in zip(members, events, strict=True):
-            each.state, each.outcome = newest, Committed(n=event.n, state=newest)
-            each.carried = each is not lead
-        lead.state, lead.put = newest, put
+    if not events:
+        return
+    others: tuple[Event, ...] = ()
+    if is_offered(events[0].action, after):
+        offered = turn.claim(state.n + 1, MOST_JOINED - len(events))
+        some = [change for each in offered for change in decode_offer(each, after)]
+        room = some[: MOST_JOINED - len(events)]
+        others, after = join_offered(after, room, loops[0].ports.checked_now)
+    together = in_one_file([*events, *others])
+    if _created(members, together, turn):
+        newest = loops[0].log.remember(after, together[-1])
+        _note(loops[0], members, together, _Put.after(state, together), newest)
 
 
-def _created(members: Sequence[_Loop], events: Sequence[Event]) -> bool:
-    """Put a file of events; return whether it is certainly in the log."""
+def _note(
+    lead: _Loop, members: Sequence[_Loop], events: Sequence[Event], put: _Put, newest: State
+) -> None:
+    """Note that the events of members were put, and that the leader put them."""
+    for each, event in zip(members, events, strict=False):  # others' events follow
+        each.state, each.outcome = newest, Committed(n=event.n, state=newest)
+        each.carried = each is not lead
+    lead.state, lead.put = newest, put
+
+
+def _created(members: Sequence[_Loop], events: Sequence[Event], turn: Turn) -> bool:
+    """Put a file of events; return whether it is certainly in the log.
+
+    The claims of a turn end when the outcome of the file's number is certain.
+    """
     n, storage, log = events[0].n, members[0].ports.storage, members[0].log
     earlier = [each.unresolved for each in members]
     for each in members:
@@ -547,13 +632,19 @@ def _created(members: Sequence[_Loop], events: Sequence[Event]) -> bool:
     ready = {} if own is None else {"ready": own}
     try:
         storage.create(event_path(n), encode_file(events), **ready)
-    except (AlreadyExists, OutcomeUnknown):
+    except (AlreadyExists, OutcomeUnknown) as error:
+        if isinstance(error, AlreadyExists):
+            turn.end_claims()
+        for each in members:
+            each.raced = True
         return False  # possibly our own earlier attempt: read the event
     except SegtableError as error:
+        turn.end_claims()
         for each, before in zip(members, earlier, strict=True):
             each.unresolved = before
             each.error = error if before is None else None
         return False
+    turn.end_claims()
     try:
         if log.first() > n:  # its number was free: the event there had expired
             storage.delete(event_path(n))

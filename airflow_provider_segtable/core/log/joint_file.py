@@ -16,15 +16,26 @@
 6. While a table has an index about records, all events are alone: the corrections that keep keys
    unique (``table.indexes.routing``) are worked out from the events in the log.
 
+7. A change may be put by another process of its author's host. It is *offered* as the bytes of an
+   event file, with numbers from 0, below the table's id. Whatever cannot be read, or does not join
+   the newest state, is left to its author.
+
 Source of the idea: group commit (DeWitt et al., 1984), as one put-if-absent of a log.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.indexes.index_state import Feed
-from airflow_provider_segtable.core.log.events import Action, Event, kind_of
-from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.events import (
+    Action,
+    Event,
+    decode_file,
+    encode_file,
+    kind_of,
+)
+from airflow_provider_segtable.core.log.fold import Conflict, admit, apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import Instant
 
@@ -58,6 +69,60 @@ def follow(state: State, change: Stamped) -> tuple[Event, State]:
         feeds=change.feeds,
     )
     return event, apply(state, event)
+
+
+def encode_offer(changes: Sequence[Stamped], state: State) -> bytes:
+    """Return changes of a table as an offer to another process."""
+    events = [
+        Event(
+            n=number,
+            time=change.not_before + number,
+            commit=change.commit,
+            author=change.author,
+            action=change.action,
+        )
+        for number, change in enumerate(changes)
+    ]
+    return state.table.table_id.encode() + b"\n" + encode_file(events)
+
+
+def decode_offer(data: bytes, state: State) -> tuple[Stamped, ...]:
+    """Return the changes of an offer to a table; none if it cannot be read."""
+    table, _, body = data.partition(b"\n")
+    if table.decode(errors="replace") != state.table.table_id:
+        return ()
+    try:
+        events = decode_file(body, "an offer")
+    except SegtableError:
+        return ()
+    return tuple(
+        Stamped(action=e.action, commit=e.commit, author=e.author, not_before=e.time - e.n)
+        for e in events
+    )
+
+
+def join_offered(
+    state: State, offered: Sequence[Stamped], now: Callable[[], Instant]
+) -> tuple[tuple[Event, ...], State]:
+    """Return the events of offered changes that may follow a state, and the state after them."""
+    events: list[Event] = []
+    for change in offered:
+        if change.commit in state.commits or not is_offered(change.action, state):
+            continue
+        try:
+            admitted = admit(change.action, state)
+        except SegtableError:
+            continue
+        if not isinstance(admitted, Conflict):
+            not_before = max(change.not_before, now())
+            event, state = follow(state, replace(change, action=admitted, not_before=not_before))
+            events.append(event)
+    return tuple(events), state
+
+
+def is_offered(action: Action, state: State) -> bool:
+    """Return whether another process may put the event of an action: no index has to be fed."""
+    return joins(action, state) and not state.indexes
 
 
 def in_one_file(events: Sequence[Event]) -> tuple[Event, ...]:
