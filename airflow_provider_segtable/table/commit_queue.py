@@ -9,7 +9,11 @@
 4. A leader whose put lost a race goes on leading until its change is over (``leave``), so that one
    thread of a process queues up at the coordinator for all of them.
 5. A queue belongs to one process. A forked child begins with an empty one.
-6. A single writer pays two uncontended locks.
+6. A leader *gathers* right after an attempt of several threads: until as many wait as there were
+   before, and no longer than ``GATHER_SHARE`` of the time that the attempt took. Without it its
+   members, which come back with their next changes, would find the next put under way, and two
+   halves of the writers would take turns.
+7. A single writer pays two uncontended locks, and never gathers.
 """
 
 import os
@@ -20,6 +24,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from airflow_provider_segtable.core.log.events import MOST_JOINED
+from airflow_provider_segtable.ports.clock import Clock
+
+GATHER_SHARE = 0.25
+LOOKS = 8
+"""How often a leader looks who has come while it gathers."""
 
 
 class Signal(Protocol):
@@ -68,15 +77,19 @@ class CommitQueue:
     _pid: int = field(default_factory=os.getpid)
     _mutex: threading.Lock = field(default_factory=threading.Lock)
     _leader: Member | None = None
+    _active: int = 1
+    _gather_s: float = 0.0
+    _ended_s: float = 0.0
     _waiting: deque[_Place] = field(default_factory=deque)
 
-    def attempt(self, member: M, put: Callable[[Sequence[M]], bool]) -> None:
+    def attempt(self, member: M, put: Callable[[Sequence[M]], bool], clock: Clock) -> None:
         """Have a change attempted: ``put`` is called here, or the change is put by another thread.
 
         Args:
             member: the change.
             put: attempts several changes, the given one first, and notes the outcome of each;
                 returns whether the first one goes on leading.
+            clock: measures attempts, and pauses.
         """
         if self._pid != os.getpid():
             self._pid, self._mutex = os.getpid(), threading.Lock()
@@ -90,8 +103,14 @@ class CommitQueue:
             return
         places, stays = [place], False
         try:
+            if self._active > 1 and member.joins:
+                self._gather(clock)
+            begun_s = clock.monotonic()
             places += self._taken() if member.joins else []
             stays = put([each.member for each in places])
+            self._ended_s = clock.monotonic()
+            self._gather_s = (self._ended_s - begun_s) * GATHER_SHARE
+            self._active = len(places) + len(self._waiting)
         finally:
             for each in places:
                 each.over = True
@@ -130,6 +149,14 @@ class CommitQueue:
                     self._waiting.remove(place)
             self.leave(place.member)
             raise
+
+    def _gather(self, clock: Clock) -> None:
+        """Wait for the members of the last attempt (rule 6)."""
+        for _ in range(LOOKS):
+            left_s = self._ended_s + self._gather_s - clock.monotonic()
+            if left_s <= 0 or len(self._waiting) + 1 >= self._active:
+                return
+            clock.sleep(min(left_s, self._gather_s / LOOKS))
 
     def _taken(self) -> list[_Place]:
         """Take the waiting changes that may share a file."""

@@ -74,6 +74,8 @@ from airflow_provider_segtable.table.publishing.publisher import publish_after_c
 
 CHECKPOINT_EVERY = 32
 """Smallest number of events between checkpoints."""
+MOST_SPARED = 4
+"""Files of several events are checkpointed less often by their number of events, or this."""
 SEGMENTS_AN_EVENT = 4096
 """Large tables add one event per this number of segments, rounded up to a power of two."""
 TURN_WAIT_S = 2.0
@@ -343,7 +345,7 @@ class _Loop:
         self.router.prepare(self.state)
         self.feeder.prepare(self.state, self._new_files())
         self.outcome, self.error, self.put = None, None, None
-        self.ports.commits.attempt(self, attempt_together)
+        self.ports.commits.attempt(self, attempt_together, self.ports.clock)
         if self.put is not None and not isinstance(self.outcome, Committed):
             self._follow_up(self.put)  # of others' events
         if self.error is not None:
@@ -476,7 +478,9 @@ class _Loop:
     def _follow_up(self, put: _Put) -> None:
         """Announce the newest event, write a checkpoint if it is due, and publish the version."""
         self._announce(put)
-        due = _has(put.first, put.last, checkpoint_every(len(self.state.timeline)))
+        fewer = min(put.last - put.first + 1, MOST_SPARED)
+        every = checkpoint_every(len(self.state.timeline)) * fewer
+        due = _has(put.first, put.last, every)
         if due and not self.state.dropped:
             self.log.checkpoint(self.state)
         if self.state.table.has_below(PUBLISH_PREFIX):

@@ -39,7 +39,7 @@ CROWD = replace(
     restorers=1,
     followers=1,
 )
-KEYED = Shape(upserters=4, upserts_each=3, compactors=1, asks=2, cleaners=1, threads=True)
+KEYED = Shape(appenders=0, upserters=4, upserts_each=3, compactors=1, asks=2, cleaners=1, threads=True)
 
 
 def joined(world: World) -> int:
@@ -75,7 +75,7 @@ def test_threads_that_guess_survive() -> None:
     """On an object store the leader puts before it looks."""
     found = 0
     for seed in range(3):
-        world = build(seed, THREADS, unheard(seed))
+        world = build(seed, replace(THREADS, cleaners=0), unheard(seed))
         run(world)
         found += joined(world)
     assert found
@@ -104,11 +104,51 @@ def test_a_crash_of_the_process_at_every_boundary(step: int) -> None:
         assert len(crashed.ledger.acknowledged) == 4
 
 
-def caught(first: int = 0) -> bool:
+HOST = replace(THREADS, threads=False, host=True)
+HOST_CROWD = replace(CROWD, threads=False, host=True)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_seeds_survive_where_writers_offer_their_changes(seed: int) -> None:
+    """Processes of one host: holders and authors die, pause and lose replies."""
+    world = build(seed, HOST, faults_of(seed))
+    with checkpoints_of(seed):
+        run(world)
+
+
+@pytest.mark.long
+def test_many_seeds_survive_where_writers_offer_their_changes() -> None:
+    """The same, longer; offers were claimed, authors waited in vain, and processes died."""
+    seen: Counter[str] = Counter()
+    for seed in range(200, 280):
+        world = build(seed, replace(HOST_CROWD, threads=seed % 4 == 0), faults_of(seed))
+        with checkpoints_of(seed):
+            run(world)
+        seen.update(world.faults.injected)
+        seen.update(made=world.turns.made, claimed=world.turns.claimed, paused=world.turns.paused)
+        seen["joined"] += joined(world)
+    assert min(seen[kind] for kind in ("made", "claimed", "paused", "joined")) > 20, seen
+    assert min(seen[kind] for kind in ("crash", "lost_reply", "late", "expiry")) > 0
+
+
+@pytest.mark.parametrize("step", [29, pytest.param(3, marks=pytest.mark.long)])
+def test_a_crash_of_a_holder_or_an_author_at_every_boundary(step: int) -> None:
+    """Before and after offer, claim, put, end of claims and withdrawal: each append lands once."""
+    shape = Shape(appenders=4, appends_each=1, compactors=1, planners=1, chunks=1, host=True)
+    world = build(3, shape, Faults(random=Random(1)))
+    run(world)
+    assert world.turns.claimed
+    for boundary in range(1, world.faults.boundaries + 1, step):
+        crashed = build(3, shape, Faults(random=Random(1), crash_at=boundary))
+        run(crashed)
+        assert len(crashed.ledger.acknowledged) == 4
+
+
+def caught(shape: Shape) -> bool:
     """Return whether any seed shows a planted fault."""
-    for seed in (first, *range(40)):
+    for seed in range(40):
         try:
-            run(build(seed, THREADS, harsh(seed) if seed % 2 else unheard(seed)))
+            run(build(seed, shape, harsh(seed) if seed % 2 else unheard(seed)))
         except (AssertionError, SegtableError):
             return True
     return False
@@ -123,4 +163,5 @@ def test_following_a_state_within_a_file_is_caught(monkeypatch: pytest.MonkeyPat
         return first(loop, loop.state, guess=guess)
 
     monkeypatch.setattr(committer._Loop, "stamped", unaware)
-    assert caught()
+    assert caught(THREADS)
+

@@ -32,6 +32,7 @@ from tests.simulation.faults.faulty_storage import (
     FaultyFiles,
     FaultyStorage,
 )
+from tests.simulation.faults.host_turns import Host
 from tests.simulation.indexes.index_oracle import IndexOracle
 from tests.simulation.ledger import Ledger
 from tests.simulation.simulator import Actor, Process, Signal, Simulation
@@ -53,7 +54,8 @@ class Shape:
     that keys move among, beside an index of records; 0 if keys stay where they are. ``deleting`` is
     the share of records that delete their key. ``asked_kinds`` are the kinds of compactions that
     the asker of a primary-key table draws from; empty for all of them. With ``threads``, writers are
-    threads of one process, so that they put their events together.
+    threads of one process, so that they put their events together. With ``host``, all processes are
+    on one host, and offer their changes while they wait for their turns.
     """
 
     appenders: int = 3
@@ -96,6 +98,7 @@ class Shape:
     log_owners: int = 0
     live_readers: int = 0
     threads: bool = False
+    host: bool = False
 
 
 EVERYBODY = Shape(
@@ -146,6 +149,7 @@ class World:
     dropped: bool = False
     had: frozenset[str] = frozenset()
     process: Process | None = None
+    turns: Host = field(default_factory=Host)
     looked: Sequence[str] = ()
     after: "World | None" = None
     most_skew_s: float = MOST_SKEW_S
@@ -221,7 +225,9 @@ class World:
         actor.on_crash.append(lambda: self.orphans.append((self.simulation.now, client)))
         return TableContext(
             uri="memory://simulation",
-            storage=FaultyStorage(self.storage, actor, self.faults),
+            storage=FaultyStorage(
+                self.storage, actor, self.faults, self.turns if self.shape.host else None
+            ),
             files=FaultyFiles(self.files, actor, self.faults),
             clock=actor,
             randomness=actor,

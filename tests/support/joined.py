@@ -31,7 +31,7 @@ class Together:
         self.number = number
         self.waiting: list[object] = []
 
-    def attempt(self, member: object, put: object) -> None:
+    def attempt(self, member: object, put: object, clock: object) -> None:
         """Wait for the others, or put for all."""
         import greenlet
 
