@@ -194,7 +194,8 @@ def measure_appends(root: Path, rounds: int, count: int, numbers: Sequence[int])
     print(f"load {os.getloadavg()[0]:.1f}")
     one, many = (statistics.median(some.rate for some in found[n]) for n in numbers)
     judge(f"{GOAL_RATE} appends/s by one writer", one / GOAL_RATE)
-    judge(f"{numbers[-1]} writers together {GOAL_TOGETHER} x as fast as one", many / one / GOAL_TOGETHER)
+    together = many / one / GOAL_TOGETHER
+    judge(f"{numbers[-1]} writers together {GOAL_TOGETHER} x as fast as one", together)
 
 
 def judge(goal: str, ratio: float) -> None:
@@ -335,7 +336,8 @@ def measure_far(rounds: int, writers: int, count: int) -> None:
             f"{statistics.median(one.processor_ms for one, _ in some):>9.2f} ms"
         )
     many = statistics.median(one.rate for one, _ in found[writers])
-    judge(f"{writers} threads {GOAL_FAR} commits/s at {1000 * TRIP_S:.0f} ms a request", many / GOAL_FAR)
+    goal = f"{writers} threads {GOAL_FAR} commits/s at {1000 * TRIP_S:.0f} ms a request"
+    judge(goal, many / GOAL_FAR)
 
 
 def sorted_at(numbers: Sequence[float], share: float) -> float:

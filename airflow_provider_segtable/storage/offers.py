@@ -18,7 +18,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.disk import Folders
@@ -53,21 +53,21 @@ class LocalTurn:
     def waiting(self) -> Iterator[None]:
         """Offer, and take the offer back."""
         name = ""
-        with contextlib.suppress(OSError, SegtableError):
+        with _quietly():
             data = self._offer() if self._offer is not None else None
             name = "" if data is None else self._put(data)
         try:
             yield
         finally:
             if name:
-                with contextlib.suppress(OSError, SegtableError):
+                with _quietly():
                     self._withdraw(name)
 
     def claim(self, number: int, most: int) -> Sequence[bytes]:
         """Claim waiting offers under a number, oldest first; claims of lower numbers end."""
         found: list[bytes] = []
-        with contextlib.suppress(OSError, SegtableError), self._folders.opened(self._path) as folder:
-            for name in sorted(os.listdir(folder)):
+        with _quietly(), self._folders.opened(self._path) as folder:
+            for name in _names(folder):
                 offer, _, claimed = name.partition(".")
                 if not offer:
                     continue  # not in its place yet
@@ -82,7 +82,7 @@ class LocalTurn:
         """End the claims of this turn: the outcome of their number is certain."""
         if not self._claims:
             return
-        with contextlib.suppress(OSError, SegtableError), self._folders.opened(self._path) as folder:
+        with _quietly(), self._folders.opened(self._path) as folder:
             while self._claims:
                 _delete(folder, self._claims.pop())
 
@@ -105,7 +105,7 @@ class LocalTurn:
             try:
                 os.unlink(name, dir_fd=folder)
             except FileNotFoundError:
-                claims = [each for each in os.listdir(folder) if each.startswith(f"{name}.")]
+                claims = [each for each in _names(folder) if each.startswith(f"{name}.")]
                 self.claimed_as = int(claims[0].rpartition(".")[2]) if claims else None
             else:
                 self.claimed, self.claimed_as = False, None
@@ -123,9 +123,20 @@ class LocalTurn:
             return file.read()
 
 
+def _quietly() -> AbstractContextManager[None]:
+    """Return the context of calls that may fail: offers are hints."""
+    return contextlib.suppress(OSError, SegtableError)
+
+
 def _is_old(name: str) -> bool:
     begun = name.partition("-")[0]
     return not begun.isdigit() or time.time_ns() - int(begun) > LONGEST_S * 1e9
+
+
+def _names(folder: int) -> list[str]:
+    """Return the names in a folder, sorted: the oldest first."""
+    with os.scandir(folder) as entries:
+        return sorted(each.name for each in entries)
 
 
 def _delete(folder: int, name: str) -> None:

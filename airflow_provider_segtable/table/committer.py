@@ -575,9 +575,7 @@ def _read_newest(loops: Sequence[_Loop]) -> State | None:
     return state
 
 
-def _put_all(
-    loops: Sequence[_Loop], state: State, turn: Turn, *, guess: bool = False
-) -> None:
+def _put_all(loops: Sequence[_Loop], state: State, turn: Turn, *, guess: bool = False) -> None:
     """Put the changes that may follow a state, in one file; note the outcome of each.
 
     Args:

@@ -189,9 +189,7 @@ class TableContext:
     publications: Publications = field(
         init=False, repr=False, compare=False, default_factory=Publications
     )
-    commits: CommitQueue = field(
-        init=False, repr=False, compare=False, default_factory=CommitQueue
-    )
+    commits: CommitQueue = field(init=False, repr=False, compare=False, default_factory=CommitQueue)
     inner: dict[str, "TableContext"] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )

@@ -39,7 +39,9 @@ CROWD = replace(
     restorers=1,
     followers=1,
 )
-KEYED = Shape(appenders=0, upserters=4, upserts_each=3, compactors=1, asks=2, cleaners=1, threads=True)
+KEYED = Shape(
+    appenders=0, upserters=4, upserts_each=3, compactors=1, asks=2, cleaners=1, threads=True
+)
 
 
 def joined(world: World) -> int:
@@ -155,7 +157,7 @@ def caught(shape: Shape) -> bool:
 
 
 def test_following_a_state_within_a_file_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Were members admitted on the state before the file, ids and deletes would meet: seeds fail."""
+    """Were members admitted on the state before the file, ids would meet: seeds fail."""
     first = committer._Loop.stamped
 
     def unaware(loop: committer._Loop, state: object, *, guess: bool) -> object:
@@ -164,4 +166,3 @@ def test_following_a_state_within_a_file_is_caught(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(committer._Loop, "stamped", unaware)
     assert caught(THREADS)
-

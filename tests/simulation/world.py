@@ -53,9 +53,9 @@ class Shape:
     ``drops`` is how many tables in a row the droppers drop. ``hours`` is the number of time chunks
     that keys move among, beside an index of records; 0 if keys stay where they are. ``deleting`` is
     the share of records that delete their key. ``asked_kinds`` are the kinds of compactions that
-    the asker of a primary-key table draws from; empty for all of them. With ``threads``, writers are
-    threads of one process, so that they put their events together. With ``host``, all processes are
-    on one host, and offer their changes while they wait for their turns.
+    the asker of a primary-key table draws from; empty for all of them. With ``threads``, writers
+    are threads of one process, so that they put their events together. With ``host``, all processes
+    are on one host, and offer their changes while they wait for their turns.
     """
 
     appenders: int = 3

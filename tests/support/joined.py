@@ -35,6 +35,7 @@ class Together:
         """Wait for the others, or put for all."""
         import greenlet
 
+        del clock
         self.waiting.append(member)
         if len(self.waiting) < self.number:
             greenlet.getcurrent().parent.switch()

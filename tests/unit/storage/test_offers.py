@@ -23,7 +23,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def offers(root: Path) -> list[str]:
-    return sorted(os.listdir(root / "_segtable/offers"))
+    return sorted(each.name for each in (root / "_segtable/offers").iterdir())
 
 
 def while_waiting(root: Path, act: Callable[[Turn], object], data: bytes = b"mine") -> Turn:

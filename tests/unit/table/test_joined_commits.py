@@ -89,7 +89,9 @@ def test_a_state_within_a_file_is_not_followed(joined: Table) -> None:
     for remote in (False, True):
         joined.ports.storage._remote = remote  # type: ignore[attr-defined]
         ports = replace(joined.ports, author=f"remote {remote}")
-        done = commit(ports, within, Change(action=Tagged(name=f"t{remote}", n=5), commit_id=f"{remote}"))
+        done = commit(
+            ports, within, Change(action=Tagged(name=f"t{remote}", n=5), commit_id=f"{remote}")
+        )
         assert isinstance(done, Committed)
     assert done.n == 9
     assert ports.log.for_writing(within).n == 9

@@ -52,7 +52,7 @@ class Patient(LocalStorage):
     def _made(self) -> int:
         if not self.offers.exists():
             return 0
-        return sum(not each.startswith(".") for each in os.listdir(self.offers))
+        return sum(not each.name.startswith(".") for each in self.offers.iterdir())
 
 
 def on_disk(root: Path, author: str, offers: int = 0) -> TableContext:
@@ -81,11 +81,11 @@ def test_a_holder_puts_what_others_wait_to_put(tmp_path: Path) -> None:
         outcomes = [leading.result(), *(each.result() for each in waiting)]
     numbers = [each.n for each in outcomes if isinstance(each, Committed)]
     assert sorted(numbers) == [1, 2, 3, 4]
-    assert len(os.listdir(tmp_path / TIMELINE)) == 2
+    assert len([*(tmp_path / TIMELINE).iterdir()]) == 2
     events = {event.commit: event for event in EventLog(holder.storage).events(1)}
     assert [events[f"c{n}"].n for n in range(4)] == numbers
     assert events["c2"].author == "a2"
-    assert os.listdir(tmp_path / "_segtable/offers") == []
+    assert not any((tmp_path / "_segtable/offers").iterdir())
 
 
 def test_a_lost_lease_is_not_offered(tmp_path: Path) -> None:
@@ -151,11 +151,14 @@ def test_a_claim_that_is_under_way_leaves_nothing_certain(ports: TableContext) -
     state = load(ports)
     hosted = claimed_by_another(ports, 1)
 
-    def lost() -> None:
-        raise LockLost("gone")
+    asked: list[int] = []
 
-    guards = iter((lambda: None, lost))
-    change = append(0, guard=lambda: next(guards)())
+    def lost_later() -> None:
+        asked.append(1)
+        if len(asked) > 1:
+            raise LockLost("gone")
+
+    change = append(0, guard=lost_later)
     assert commit(hosted, state, change) == Unknown(commit_id="mine", n=1)
 
 
