@@ -46,7 +46,7 @@ Source of the idea: Hudi's timeline (RFC-66), as one log with put-if-absent.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import lru_cache
 from itertools import pairwise
@@ -452,21 +452,21 @@ def _joined(body: Json, where: str) -> tuple[Event, ...]:
     first, bodies = body.get("n"), body.get("events")
     if type(first) is not int or not isinstance(bodies, list) or len(bodies) < 2:
         raise CorruptTable(f"{where} has no list of events: restore it or repair the log")
-    events = tuple(_parsed(each, where) for each in bodies)
-    last = first + len(events) - 1
+    last = first + len(bodies) - 1
+    events = tuple(_parsed(each, where, (first, last)) for each in bodies)
     numbered = [event.n for event in events] == [*range(first, last + 1)]
     if not numbered or any(two.time <= one.time for one, two in pairwise(events)):
         raise CorruptTable(f"{where} has events out of order: restore it or repair the log")
-    return tuple(replace(event, joined=(first, last)) for event in events)
+    return events
 
 
-def _parsed(body: Json, where: str) -> Event:
+def _parsed(body: Json, where: str, joined: tuple[int, int] | None = None) -> Event:
     """Return the event of an object; errors as ``decode_file``."""
     kind = body.get("kind") if isinstance(body, dict) else None
     if not isinstance(kind, str) or kind not in KIND_NAMED:
         raise UnsupportedFormat(f"{where} is a {kind!r} event: upgrade segtable")
     try:
-        event = _decoded(body)
+        event = _decoded(body, joined)
     except UnsupportedFormat as error:
         raise UnsupportedFormat(f"{where}: {error}") from None
     except SegtableError as error:
@@ -484,7 +484,7 @@ def _parsed(body: Json, where: str) -> Event:
     return event
 
 
-def _decoded(body: Json) -> Event:
+def _decoded(body: Json, joined: tuple[int, int] | None) -> Event:
     return Event(
         n=body["n"],
         time=parse_instant(body["time"]),
@@ -492,6 +492,7 @@ def _decoded(body: Json) -> Event:
         author=body["author"],
         action=KIND_NAMED[body["kind"]].decode(body["action"]),
         feeds=decode_feeds(body["feeds"]) if "feeds" in body else (),
+        joined=joined,
     )
 
 
