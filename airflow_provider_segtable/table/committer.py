@@ -344,13 +344,17 @@ class _Loop:
         """Attempt the commit once, by this thread or another one of the process."""
         self.router.prepare(self.state)
         self.feeder.prepare(self.state, self._new_files())
-        self.outcome, self.error, self.put = None, None, None
+        self._forget()
         self.ports.commits.attempt(self, attempt_together, self.ports.clock)
         if self.put is not None and not isinstance(self.outcome, Committed):
             self._follow_up(self.put)  # of others' events
         if self.error is not None:
             raise self.error
         return self.outcome
+
+    def _forget(self) -> None:
+        """Forget the last attempt."""
+        self.outcome, self.error, self.put = None, None, None
 
     def queue_up(self) -> None:
         """After a lost race, wait for a turn at the coordinator, once for all further attempts."""

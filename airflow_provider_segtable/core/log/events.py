@@ -460,7 +460,7 @@ def _joined(body: Json, where: str) -> tuple[Event, ...]:
     return events
 
 
-def _parsed(body: Json, where: str, joined: tuple[int, int] | None = None) -> Event:
+def _parsed(body: Any, where: str, joined: tuple[int, int] | None = None) -> Event:
     """Return the event of an object; errors as ``decode_file``."""
     kind = body.get("kind") if isinstance(body, dict) else None
     if not isinstance(kind, str) or kind not in KIND_NAMED:
