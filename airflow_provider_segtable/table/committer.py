@@ -25,8 +25,8 @@
    (``table.indexes.feeding``). Both are written outside of the turn.
 9. Retries are bounded. While the log does not grow, pauses grow, with jitter. After the last
    attempt the log is read once more, so that a lost race is not reported as a lost reply.
-10. After a commit the version is published in other formats (``table.publishing``), outside of the
-    turn.
+10. After a commit the version is left to be published in other formats, outside of the turn
+    (``table.publishing.after_commit``).
 
 Files may be deleted only after ``Conflict`` or a certain failure, never after ``Unknown`` or
 ``CommitUnknown``: ``commit_files`` applies this rule.
@@ -70,7 +70,7 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.feeding import MANY, Feeder, forward, new_files
 from airflow_provider_segtable.table.indexes.routing import Router
 from airflow_provider_segtable.table.log.event_log import TIMELINE, event_path
-from airflow_provider_segtable.table.publishing.publisher import publish_after_commit
+from airflow_provider_segtable.table.publishing.after_commit import publish_after_commit
 
 CHECKPOINT_EVERY = 32
 """Smallest number of events between checkpoints."""
@@ -480,7 +480,7 @@ class _Loop:
             self.error = why
 
     def _follow_up(self, put: _Put) -> None:
-        """Announce the newest event, write a checkpoint if it is due, and publish the version."""
+        """Announce the newest event, write a checkpoint if it is due, and let it be published."""
         self._announce(put)
         fewer = min(put.last - put.first + 1, MOST_SPARED)
         every = checkpoint_every(len(self.state.timeline)) * fewer
