@@ -322,7 +322,9 @@ class _Loop:
         if isinstance(outcome, Committed):
             self.router.tidy()
             self.feeder.tidy()
-            if not self.carried:
+            if self.carried:
+                self._publish()  # maybe before this commit returns
+            else:
                 self._follow_up(self.put or _Put(first=outcome.n, last=outcome.n, streams=False))
                 if self._feeds():
                     with suppress(SegtableError):  # readers see feeds wherever they are
@@ -487,6 +489,9 @@ class _Loop:
         due = _has(put.first, put.last, every)
         if due and not self.state.dropped:
             self.log.checkpoint(self.state)
+        self._publish()
+
+    def _publish(self) -> None:
         if self.state.table.has_below(PUBLISH_PREFIX):
             publish_after_commit(self.ports, self.state)
 

@@ -372,6 +372,8 @@ JOINED = "Joined"
 """The kind of a file of several events."""
 MOST_JOINED = 64
 """The most events in one file."""
+JOINABLE = range(2, MOST_JOINED + 1)
+"""The numbers of events that a file of several may have."""
 
 
 def encode(event: Event) -> bytes:
@@ -450,7 +452,7 @@ def decode_file(data: bytes, where: str) -> tuple[Event, ...]:
 def _joined(body: Json, where: str) -> tuple[Event, ...]:
     """Return the events of a file of several; errors as ``decode_file``."""
     first, bodies = body.get("n"), body.get("events")
-    if type(first) is not int or not isinstance(bodies, list) or len(bodies) < 2:
+    if type(first) is not int or not isinstance(bodies, list) or len(bodies) not in JOINABLE:
         raise CorruptTable(f"{where} has no list of events: restore it or repair the log")
     last = first + len(bodies) - 1
     events = tuple(_parsed(each, where, (first, last)) for each in bodies)

@@ -72,17 +72,20 @@ def follow(state: State, change: Stamped) -> tuple[Event, State]:
 
 
 def encode_offer(changes: Sequence[Stamped], state: State) -> bytes:
-    """Return changes of a table as an offer to another process."""
-    events = [
-        Event(
+    """Return changes of a table as an offer to another process.
+
+    None may be earlier there than the one before it, as in the file that they will be put in.
+    """
+    events: list[Event] = []
+    for number, change in enumerate(changes):
+        event = Event(
             n=number,
-            time=change.not_before + number,
+            time=max(change.not_before, events[-1].time + 1 if events else 0),
             commit=change.commit,
             author=change.author,
             action=change.action,
         )
-        for number, change in enumerate(changes)
-    ]
+        events.append(event)
     return state.table.table_id.encode() + b"\n" + encode_file(events)
 
 
@@ -96,7 +99,7 @@ def decode_offer(data: bytes, state: State) -> tuple[Stamped, ...]:
     except SegtableError:
         return ()
     return tuple(
-        Stamped(action=e.action, commit=e.commit, author=e.author, not_before=e.time - e.n)
+        Stamped(action=e.action, commit=e.commit, author=e.author, not_before=e.time)
         for e in events
     )
 
