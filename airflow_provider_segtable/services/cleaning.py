@@ -236,11 +236,16 @@ def expirable(log: EventLog, after: State) -> tuple[int, tuple[str, ...]]:
 
 
 def _behind(log: EventLog, n: int) -> Iterator[str]:
-    """Yield the log files before checkpoint ``n``, in the order of deletion."""
-    for folder in (TIMELINE, CHECKPOINTS, EXPIRED):
+    """Yield the log files before checkpoint ``n``, in the order of deletion.
+
+    The file that has event ``n`` stays, so that its time can be read.
+    """
+    event = log.event(n)
+    first = event.joined[0] if event and event.joined else n
+    for folder, end in ((TIMELINE, first), (CHECKPOINTS, n), (EXPIRED, n)):
         for entry in log.storage.list(folder):
             at = number(entry.path)
-            if at is not None and at >= n:
+            if at is not None and at >= end:
                 break
             if at is not None:
                 yield entry.path

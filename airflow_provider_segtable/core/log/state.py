@@ -403,6 +403,8 @@ class State:
         replaced_vectors: vector files of settlements that earlier versions may use.
         dropped: whether the event dropped the table: none follows.
         adopts: whether the table ever had a file that another program wrote.
+        joined: the first and the last number of the events in the file of event ``n``, if ``n`` is
+            not the last one there: the next number is taken, although no file has it as its name.
     """
 
     n: int
@@ -430,6 +432,7 @@ class State:
     replaced_vectors: tuple[ReplacedVectors, ...] = ()
     dropped: bool = False
     adopts: bool = False
+    joined: tuple[int, int] | None = None
 
     def __repr__(self) -> str:
         """Return the table and the event number; a large table's contents fill megabytes."""

@@ -101,6 +101,7 @@ def encode_head(state: State) -> dict[str, Any]:
         **({"adopts": True} if state.adopts else {}),
         **({"settled": encode_settlements(state.settled)} if state.settled else {}),
         **_encode_replaced(state.replaced_vectors),
+        **({"joined": [*state.joined]} if state.joined else {}),
     }
 
 
@@ -148,11 +149,16 @@ def decode_head(head: Mapping[str, Any], timeline: Timeline, ids: IdSpaces) -> S
         adopts=bool(head.get("adopts", False)),
         settled=decode_settlements(head.get("settled", ())),
         replaced_vectors=decode_replaced(head.get("replaced_vectors", ())),
+        joined=_joined(*head["joined"]) if "joined" in head else None,
     )
 
 
 def _encode_replaced(replaced: tuple[ReplacedVectors, ...]) -> dict[str, Any]:
     return {"replaced_vectors": encode_replaced(replaced)} if replaced else {}
+
+
+def _joined(first: int, last: int) -> tuple[int, int]:
+    return first, last
 
 
 def _encode_overwritten(recent: tuple[Overwritten, ...]) -> dict[str, Any]:
@@ -223,7 +229,10 @@ ADOPTING = 11
 SETTLED = 12
 """The format of tables with settled file groups: an older segtable would take their vectors for
 orphans."""
-READABLE = (2, 3, 4, 5, 6, 7, FORMAT, INDEXED, LOGGED, ADOPTING, SETTLED)
+WITHIN = 13
+"""The format of a version within a file of several events: an older segtable takes the next
+number for free."""
+READABLE = (2, 3, 4, 5, 6, 7, FORMAT, INDEXED, LOGGED, ADOPTING, SETTLED, WITHIN)
 """Format 2 had no cleaning, 3 no deletions, 4 no checksums, 5 no chunk table, 6 one schema, 7 no
 buckets; all are read, because the events before them may have been deleted."""
 CHUNKED = 6
@@ -257,6 +266,8 @@ def write_checkpoint(state: State) -> bytes:
 
 
 def _format(state: State) -> int:
+    if state.joined:
+        return WITHIN
     if state.settled or state.replaced_vectors:
         return SETTLED
     if state.adopts:

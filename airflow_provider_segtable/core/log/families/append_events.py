@@ -216,6 +216,7 @@ KINDS = (
     EventKind(
         type=Appended,
         name="Appended",
+        joins=True,
         apply=lambda state, action, at: _appended(state, ((action, at),)),
         together=_appended,
         admit=_admit,

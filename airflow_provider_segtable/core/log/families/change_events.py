@@ -168,6 +168,7 @@ KINDS = (
     EventKind(
         type=RowsChanged,
         name="Changed",
+        joins=True,
         apply=_changed,
         admit=_admit,
         segments=own_segments,
