@@ -59,7 +59,7 @@ from airflow_provider_segtable.core.segment import (
     base_of,
     beside_base,
 )
-from airflow_provider_segtable.core.spans import IntervalIndex
+from airflow_provider_segtable.core.spans import AnyBlock, IntervalIndex
 from airflow_provider_segtable.core.time import Instant, Interval, joined
 
 
@@ -122,6 +122,9 @@ class ChunkSource(Protocol):
     def paths(self, at: int) -> Iterable[str]:
         """Return the paths of the files of a chunk's segments."""
 
+    def alike(self, at: int, other: "ChunkSource", other_at: int) -> bool:
+        """Return whether a chunk equals another source's, as far as can be seen undecoded."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedChunk:
@@ -133,8 +136,11 @@ class PackedChunk:
 
     def __eq__(self, other: object) -> bool:
         """Return whether the decoded chunks are equal."""
-        if isinstance(other, PackedChunk) and self.source is other.source and self.at == other.at:
-            return True
+        if isinstance(other, PackedChunk):
+            if (self.source, self.at, self.key) == (other.source, other.at, other.key):
+                return True
+            if self.source.alike(self.at, other.source, other.at):
+                return True
         return isinstance(other, PackedChunk | Chunk) and self.unpacked == other.unpacked
 
     __hash__ = None  # type: ignore[assignment]
@@ -230,6 +236,11 @@ class Timeline:
         """Return the timeline of packed chunks; ``count`` is their total number of segments."""
         return Timeline(IntervalIndex.of(chunks), count)
 
+    @staticmethod
+    def of_blocks(blocks: Iterable[AnyBlock[AnyChunk]], count: int) -> "Timeline":
+        """Return the timeline of blocks of chunks, by key; ``count`` is as for ``of_packed``."""
+        return Timeline(IntervalIndex(tuple(blocks)), count)
+
     def __len__(self) -> int:
         """Return the number of present segments, visible or not."""
         return self._count
@@ -284,6 +295,10 @@ class Timeline:
         if interval is None:
             return iter(self._chunks)
         return self._chunks.overlapping(interval.start, interval.end)
+
+    def chunk(self, key: ChunkKey) -> AnyChunk | None:
+        """Return a chunk with present segments, without decoding it; or None."""
+        return self._chunks.find(key)
 
     def summary(self, chunk: ChunkKey) -> ChunkSummary:
         """Return the summary of a chunk, without decoding it."""
@@ -444,8 +459,11 @@ class Timeline:
 
     def changed(self, before: "Timeline") -> tuple[Interval, ...]:
         """Return the intervals of the chunks that differ from an earlier timeline's, joined."""
-        found = {chunk.key.interval for chunk in self._chunks.changed(before._chunks)}  # noqa: SLF001
-        return joined(found)
+        return joined({chunk.interval for chunk in self.changed_chunks(before)})
+
+    def changed_chunks(self, before: "Timeline") -> set[ChunkKey]:
+        """Return the chunks that differ from an earlier timeline's, or are only in one of both."""
+        return {chunk.key for chunk in self._chunks.changed(before._chunks)}  # noqa: SLF001
 
     def _wide(self, interval: Interval) -> Interval:
         """Return the interval widened until no chunk lies across its ends."""

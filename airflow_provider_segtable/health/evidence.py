@@ -166,7 +166,7 @@ def _newest(ports: TableContext) -> tuple[State | None, bool]:
 def _checkpoints(ports: TableContext, log: EventLog) -> Iterator[State]:
     for n in log.checkpoints():
         try:
-            yield read_checkpoint(ports.storage.read(checkpoint_path(n)))
+            yield log.proved(n)
         except (CorruptTable, NotFound):
             continue
 

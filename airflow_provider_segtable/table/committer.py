@@ -65,6 +65,8 @@ CHECKPOINT_EVERY = 32
 """Smallest number of events between checkpoints."""
 SEGMENTS_AN_EVENT = 4096
 """Large tables add one event per this number of segments, rounded up to a power of two."""
+MOST_EVENTS = 256
+"""Largest number of events between checkpoints: an opening reads so many."""
 TURN_WAIT_S = 2.0
 """Longest wait for a turn in the queue of committers."""
 HOST_WAIT_S = 0.5
@@ -213,8 +215,9 @@ def commit_or_raise(
 
 
 def checkpoint_every(segments: int) -> int:
-    """Return the number of events between checkpoints; their cost grows with the segments."""
-    return max(CHECKPOINT_EVERY, 1 << (segments // SEGMENTS_AN_EVENT).bit_length())
+    """Return the number of events between checkpoints; up to a size, their cost grows with it."""
+    wanted = 1 << (segments // SEGMENTS_AN_EVENT).bit_length()
+    return max(CHECKPOINT_EVERY, min(wanted, MOST_EVENTS))
 
 
 def forward_feeds(ports: TableContext, state: State) -> None:
@@ -263,6 +266,7 @@ class _Loop:
             self.router.tidy()
             self.feeder.tidy()
             self._follow_up(outcome.n)
+            outcome = replace(outcome, state=self.state)
             if self._feeds():
                 with suppress(SegtableError):  # readers see feeds wherever they are
                     forward(self.ports, self.state, _put_feed, at_least=MANY)
@@ -417,7 +421,7 @@ class _Loop:
         """Announce the newest event, write a checkpoint if it is due, and publish the version."""
         self._announce()
         if n % checkpoint_every(len(self.state.timeline)) == 0 and not self.state.dropped:
-            self.log.checkpoint(self.state)
+            self.state = self.log.checkpoint(self.state)
         if self.state.table.has_below(PUBLISH_PREFIX):
             publish_after_commit(self.ports, self.state)
 
