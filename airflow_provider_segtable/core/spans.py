@@ -13,7 +13,9 @@ for ranges that rarely overlap, and joins overlapping ones; ``IntervalIndex`` is
 5. Each block of ``IntervalIndex`` stores the highest end of its items. A range query skips blocks
    that end before the range, so one wide item costs only its own block. It begins at the first
    block up to which an end passes the start of the range.
-6. A ``StoredBlock`` loads its items at the first question about them. Its keys and its range are
+6. A block never changes, so what was once computed from its items holds as long as it is there.
+   ``notes`` has room for it.
+7. A ``StoredBlock`` loads its items at the first question about them. Its keys and its range are
    known before, so questions about other items do not load it. A change inside it replaces it by
    loaded blocks.
 """
@@ -195,10 +197,11 @@ def _cells(items: Sequence[T]) -> list[Cell[T]]:
 # Items of any ranges, in blocks that know their highest end
 @dataclass(frozen=True, slots=True)
 class Block(Generic[T]):
-    """Neighbouring items (at least one) and their highest end."""
+    """Neighbouring items (at least one) and their highest end; ``notes`` as rule 6."""
 
     items: tuple[T, ...]
     end: int
+    notes: list[Any] = field(default_factory=list, compare=False, repr=False)
 
     @property
     def first(self) -> Any:
@@ -238,7 +241,7 @@ class Block(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBlock(Generic[T]):
-    """Neighbouring items (at least one) that are loaded on demand; rule 6.
+    """Neighbouring items (at least one) that are loaded on demand; rule 7.
 
     Attributes:
         first: the lowest key.
@@ -255,6 +258,7 @@ class StoredBlock(Generic[T]):
     end: int
     name: str | None = None
     load: "Callable[[], IntervalIndex[T]]"
+    notes: list[Any] = field(default_factory=list, compare=False, repr=False)
 
     @property
     def items(self) -> tuple[T, ...]:
@@ -321,10 +325,14 @@ class IntervalIndex(Generic[T]):
 
     def overlapping(self, start: int, end: int) -> Iterator[T]:
         """Yield the items that overlap a range, by key; touching ranges do not overlap."""
+        for block in self.blocks_over(start, end):
+            yield from block.overlapping(start, end)
+
+    def blocks_over(self, start: int, end: int) -> list[AnyBlock[T]]:
+        """Return the blocks whose ranges overlap a range; they may have no item that does."""
         until = bisect_left(self.blocks, end, key=_start)
-        for block in self.blocks[bisect_right(self._highest_ends(), start, 0, until) : until]:
-            if block.end > start:
-                yield from block.overlapping(start, end)
+        first = bisect_right(self._highest_ends(), start, 0, until)
+        return [block for block in self.blocks[first:until] if block.end > start]
 
     def _highest_ends(self) -> list[int]:
         """Return the highest end up to each block; computed at the first query."""

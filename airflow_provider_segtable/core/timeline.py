@@ -296,6 +296,12 @@ class Timeline:
             return iter(self._chunks)
         return self._chunks.overlapping(interval.start, interval.end)
 
+    def blocks(self, interval: Interval | None = None) -> Sequence[AnyBlock[AnyChunk]]:
+        """Return the chunks in blocks, by key, that may overlap the interval; none is loaded."""
+        if interval is None:
+            return self._chunks.blocks
+        return self._chunks.blocks_over(interval.start, interval.end)
+
     def chunk(self, key: ChunkKey) -> AnyChunk | None:
         """Return a chunk with present segments, without decoding it; or None."""
         return self._chunks.find(key)
@@ -432,7 +438,7 @@ class Timeline:
         A chunk that wins somewhere is VISIBLE, although it may have hidden groups. Otherwise it is
         OVERSHADOWED if others win at every instant of it, or else STANDBY.
         """
-        for together in _connected(self.chunks(None if interval is None else self._wide(interval))):
+        for together in _connected(self.chunks(None if interval is None else self.closed(interval))):
             if len(together) == 1:  # as most are
                 alone = GroupState.VISIBLE if together[0].shows_any else GroupState.STANDBY
                 yield [(together[0], alone)]
@@ -465,7 +471,7 @@ class Timeline:
         """Return the chunks that differ from an earlier timeline's, or are only in one of both."""
         return {chunk.key for chunk in self._chunks.changed(before._chunks)}  # noqa: SLF001
 
-    def _wide(self, interval: Interval) -> Interval:
+    def closed(self, interval: Interval) -> Interval:
         """Return the interval widened until no chunk lies across its ends."""
         wide, before = interval, None
         while wide != before:

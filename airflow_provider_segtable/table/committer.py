@@ -34,7 +34,7 @@ Files may be deleted only after ``Conflict`` or a certain failure, never after `
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from airflow_provider_segtable.core.errors import (

@@ -300,8 +300,13 @@ def _file(
 ) -> bytes:
     """Encode chunks of a state as a file with a head."""
     writer = ChunkWriter(state)
+    return sealed(writer, writer.write(chunks, idle), head)
+
+
+def sealed(writer: ChunkWriter, chunks: pa.Table, head: Mapping[str, Any]) -> bytes:
+    """Return the file of a writer, with its chunk table and a head."""
     table = io.BytesIO()
-    pq.write_table(writer.write(chunks, idle), table, use_dictionary=False, **QUICK)
+    pq.write_table(chunks, table, use_dictionary=False, **QUICK)
     data = writer.finish(
         {
             _HEAD: json.dumps({**head, "bases": True}).encode(),

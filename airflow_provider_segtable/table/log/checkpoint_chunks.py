@@ -437,6 +437,16 @@ class ChunkWriter:
             table = table.set_column(at, field, column(numbers, field.type))
         return pa.concat_tables([table, self._fresh_rows(idle)])
 
+    def add(self, rows: pa.Table, chunks: pa.Table) -> None:
+        """Write chunks that are columns already.
+
+        Args:
+            rows: their segments, chunk by chunk (``SEGMENT_SCHEMA``).
+            chunks: their rows of the chunk table (``SCHEMA``), whose places are replaced.
+        """
+        self._put(rows, values_of(chunks["count"]))
+        self._table.append(chunks)
+
     def finish(self, metadata: Mapping[bytes, bytes]) -> bytes:
         """Return the file, with key-value metadata."""
         like = _blank()

@@ -52,7 +52,7 @@ from airflow_provider_segtable.table.log.checkpoint_chunks import (
 )
 
 MOST_SEGMENTS = 65_536
-MOST_CHUNKS = 4096
+MOST_CHUNKS = 1024
 """How much completes a sidecar, and how much a checkpoint may have beside its sidecars."""
 SMALL = 4
 """A sidecar with less than this part of the limits is joined with a neighbour that is rewritten."""
