@@ -438,7 +438,8 @@ class Timeline:
         A chunk that wins somewhere is VISIBLE, although it may have hidden groups. Otherwise it is
         OVERSHADOWED if others win at every instant of it, or else STANDBY.
         """
-        for together in _connected(self.chunks(None if interval is None else self.closed(interval))):
+        wide = None if interval is None else self.closed(interval)
+        for together in _connected(self.chunks(wide)):
             if len(together) == 1:  # as most are
                 alone = GroupState.VISIBLE if together[0].shows_any else GroupState.STANDBY
                 yield [(together[0], alone)]

@@ -3,7 +3,8 @@
 1. A checkpoint has the summaries of its chunks, so its size needs no segment. The newest events,
    since the last checkpoint that is used, are applied one by one, and each gives a point.
 2. Of the checkpoints so many are read, evenly, that their bytes stay below ``MOST_BYTES``, and the
-   points below ``most``. Their sidecars count, by the number of segments. A short log is applied whole.
+   points below ``most``. Their sidecars count, by the number of segments. A short log is applied
+   whole.
 3. Points before the log's first event are unknown: expired events leave none.
 """
 

@@ -199,8 +199,9 @@ class PlannerContext:
     ``claims`` and ``resting`` (by kind of the aborted plan, smallest first) give the reason why a
     segment is not free; ``rests_end`` are the times at which rests end. ``pending`` are the pending
     plans; ``deleted`` are the rows that a rewrite would remove. ``within`` limits planning to an
-    interval; None means all, or ``windows``, disjoint intervals that split no chunk. ``blocking`` are the schemas whose files keep the table from being
-    published, each with the reason. ``seen`` caches ``segments``.
+    interval; None means all, or ``windows``, disjoint intervals that split no chunk. ``blocking``
+    are the schemas whose files keep the table from being published, each with the reason. ``seen``
+    caches ``segments``.
     """
 
     state: State
@@ -284,10 +285,12 @@ class PlannerContext:
 
     def summaries(self) -> list[tuple[ChunkKey, ChunkSummary]]:
         """Return ``chunks`` with their summaries."""
-        timeline, windows = self.state.timeline, self.windows
-        if self.within is not None or windows is None:
-            windows = (self.within,)  # type: ignore[assignment]  # None is the whole table
-        visible = (known for each in windows for known in timeline.visible_summaries(each).items())
+        timeline = self.state.timeline
+        if self.within is not None or self.windows is None:
+            visible = [*timeline.visible_summaries(self.within).items()]
+        else:
+            some = map(timeline.visible_summaries, self.windows)
+            visible = [known for each in some for known in each.items()]
         return [known for known in visible if known[1].rows]
 
     def open_chunks(self, skipped: list[Skipped]) -> Iterator[ChunkKey]:

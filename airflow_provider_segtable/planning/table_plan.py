@@ -127,20 +127,17 @@ def _same(some: Sequence[AnyBlock[AnyChunk]], other: Sequence[AnyBlock[AnyChunk]
 def _closed(found: PlannerContext, interval: Interval) -> Interval:
     """Return the interval widened until its ends split no chunk, of any granularity."""
     cut, layout = found.policy.cut.granularity, found.state.layout
+    dividers = [layout.chunk, cut.chunk] if cut else [layout.chunk]
     wide, before = interval, None
     while wide != before:
         before = wide
-        edges = [each(at) for each in (layout.chunk, cut and cut.chunk) if each for at in _ends(wide)]
+        edges = [divide(at) for divide in dividers for at in (wide.start, wide.end - 1)]
         wide = Interval(
             min(wide.start, *(edge.start for edge in edges)),
             max(wide.end, *(edge.end for edge in edges)),
         )
         wide = found.state.timeline.closed(wide)
     return wide
-
-
-def _ends(interval: Interval) -> tuple[Instant, Instant]:
-    return interval.start, interval.end - 1
 
 
 _Known = Sequence[tuple[ChunkKey, ChunkSummary]]

@@ -35,22 +35,26 @@ class Files:
     reads: int = 0
 
     def read(self, path: str) -> bytes:
+        """Return a sidecar's bytes."""
         self.reads += 1
         if path not in self.stored:
             raise NotFound(path)
         return self.stored[path]
 
     def rebuilt(self, n: int) -> State:
+        """Return a state that was noted, as a log that has not expired does."""
         if n not in self.states:
             raise CorruptTable("the events have expired")
         return self.states[n]
 
     def write(self, state: State) -> CheckpointFiles:
+        """Keep the new sidecars of a checkpoint; return its files."""
         found = checkpoint_files(state)
         self.stored.update(found.new)
         return found
 
     def open(self, files: CheckpointFiles) -> State:
+        """Return the state in a checkpoint."""
         return read_checkpoint(files.own, SidecarFiles(self.read, self.rebuilt))
 
 

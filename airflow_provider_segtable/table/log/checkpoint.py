@@ -17,7 +17,8 @@ import base64
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -268,7 +269,7 @@ def checkpoint_files(state: State) -> CheckpointFiles:
     )
 
 
-def _layered_head(state: State, listed: Sequence[Sidecar], own: Set[ChunkKey]) -> dict[str, Any]:
+def _layered_head(state: State, listed: Sequence[Sidecar], own: AbstractSet[ChunkKey]) -> dict[str, Any]:
     """Return the entries of the head about sidecars."""
     holes = [
         [encode_key(key), generation.value]
@@ -330,8 +331,8 @@ def _format(state: State) -> int:
 class SidecarFiles:
     """How the sidecars of a checkpoint are read.
 
-    ``read`` returns the bytes of a path, or raises ``NotFound``. ``rebuilt`` returns the state after
-    an event without the checkpoint of that event, or raises ``CorruptTable``.
+    ``read`` returns the bytes of a path, or raises ``NotFound``. ``rebuilt`` returns the state
+    after an event without the checkpoint of that event, or raises ``CorruptTable``.
     """
 
     read: Callable[[str], bytes]

@@ -23,9 +23,9 @@
 8. ``TableDropped`` ends a log. A marker above it keeps this event as its content, so that the rest
    of the log can be deleted: each reader finds the marker (rule 4), and no author takes the
    number of a deleted event. A table that is created later begins at the marker's number.
-9. A checkpoint of a large table lists *sidecars*, files with most of its chunks, which it shares with
-   others (``table.log.sidecars``). They are there before it is, and are not deleted while a present
-   checkpoint lists them. An author whose own checkpoint rests on one that has expired meanwhile
+9. A checkpoint of a large table lists *sidecars*, files with most of its chunks, which it shares
+   with others (``table.log.sidecars``). They are there before it is, and are not deleted while a
+   present checkpoint lists them. An author whose own checkpoint rests on one that has expired meanwhile
    takes it back: so either the cleaner sees the new checkpoint, or the author sees the marker.
 10. A state reads sidecars as long as it is used. So it is opened anew once the checkpoint that it
    came from has expired, or is more than ``FAR`` events old.
@@ -68,9 +68,9 @@ from airflow_provider_segtable.table.log.checkpoint import (
 from airflow_provider_segtable.table.log.checkpoint_chunks import Opening
 from airflow_provider_segtable.table.log.read_ahead import ReadAhead
 from airflow_provider_segtable.table.log.sidecars import (
-    MOST_SEGMENTS,
     SIDECARS,
     Sidecar,
+    is_large,
     layers_of,
     oldest_needed,
 )
@@ -173,16 +173,20 @@ def _rebuilt(storage: Storage, n: int) -> State:
     """Return the state after event ``n`` without the checkpoint of that event.
 
     Raises:
+        TableGone: the table was dropped meanwhile.
         CorruptTable: the events that lead there have expired.
     """
     log = EventLog(storage)
     state = log.without_checkpoint(n)
-    if state is None:
-        raise CorruptTable(
-            f"{storage.uri}: a sidecar of checkpoint {n} is lost, and so are the events before it: "
-            f"restore {SIDECARS}/, or run `segtable repair`"
-        )
-    return state
+    if state is not None:
+        return state
+    newest = log.load()
+    if log.begin() > n:
+        raise replaced(storage.uri, newest)
+    raise CorruptTable(
+        f"{storage.uri}: a sidecar of checkpoint {n} is lost, and so are the events before it: "
+        f"restore {SIDECARS}/, or run `segtable repair`"
+    )
 
 
 class EventLog:
@@ -396,9 +400,12 @@ class EventLog:
         """Return the state after event ``n`` from older checkpoints; None if it has expired."""
         base = self._base(most=n - 1)
         start = base.n + 1 if base else self.begin()
-        state = fold(base, islice(self.events(start), n + 1 - start))
-        expired_meanwhile = self.first() > start
-        return state if state is not None and state.n == n and not expired_meanwhile else None
+        try:
+            state = fold(base, islice(self.events(start), max(0, n + 1 - start)))
+        except CorruptTable:  # the first events are not there
+            return None
+        there = state is not None and state.n == n and self.first() <= start
+        return state if there else None
 
     def before(self, end: Event) -> State | None:
         """Return the last state before a table was dropped; None if it cannot be read any more."""
@@ -571,10 +578,9 @@ class EventLog:
 
         So what other authors have moved to sidecars is not moved again.
         """
-        layers = layers_of(state)
-        if len(state.timeline) <= MOST_SEGMENTS and not (layers and layers.sidecars):
+        if not is_large(state):
             return state
-        last = self._last_checkpoint()
+        layers, last = layers_of(state), self._last_checkpoint()
         if last is None or not (layers.n if layers else 0) < last < state.n:
             return state
         base = self.at_checkpoint(last)

@@ -20,7 +20,7 @@
    stays in the checkpoint.
 5. A chunk that lost all segments is taken out of its sidecar at once. So whatever a checkpoint
    has of a sidecar's range adds or replaces chunks, and the range of a block is known unread.
-6. Opening a table reads no sidecar. One is read when a chunk of its range is looked at, and the last
+6. Opening a table reads no sidecar. One is read when a chunk of its range is looked at; the last
    ``KEPT`` stay in memory.
 7. A sidecar that is lost or damaged is made again from an older checkpoint and the events after it,
    if these are still there; the next checkpoint writes it anew.
@@ -48,7 +48,6 @@ from airflow_provider_segtable.table.log.checkpoint_chunks import (
     CheckpointChunks,
     LoadedChunks,
     OpenedSpaces,
-    Opening,
 )
 
 MOST_SEGMENTS = 65_536
@@ -198,6 +197,12 @@ def layers_of(state: State) -> Layers | None:
     """Return the checkpoint that a state was opened with; None if it was folded from the start."""
     spaces = state.ids.opened
     return spaces.layers if isinstance(spaces, LayeredSpaces) else None
+
+
+def is_large(state: State) -> bool:
+    """Return whether a state has sidecars, or may get some at its next checkpoint."""
+    layers = layers_of(state)
+    return len(state.timeline) > MOST_SEGMENTS or bool(layers and layers.sidecars)
 
 
 def oldest_needed(state: State) -> int:
