@@ -269,7 +269,9 @@ def checkpoint_files(state: State) -> CheckpointFiles:
     )
 
 
-def _layered_head(state: State, listed: Sequence[Sidecar], own: AbstractSet[ChunkKey]) -> dict[str, Any]:
+def _layered_head(
+    state: State, listed: Sequence[Sidecar], own: AbstractSet[ChunkKey]
+) -> dict[str, Any]:
     """Return the entries of the head about sidecars."""
     holes = [
         [encode_key(key), generation.value]

@@ -558,9 +558,7 @@ class _Source:
     renumbered: Sequence[int] | None
 
 
-def _known_source(
-    source: CheckpointChunks, ids: IdSpaces, changed: Iterable[ChunkKey]
-) -> _Source:
+def _known_source(source: CheckpointChunks, ids: IdSpaces, changed: Iterable[ChunkKey]) -> _Source:
     renumbered = None
     if isinstance(ids.opened, OpenedSpaces) and ids.opened.opening is source.opening:
         numbers = map(source.spaces.number, changed)

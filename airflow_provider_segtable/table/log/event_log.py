@@ -25,8 +25,8 @@
    number of a deleted event. A table that is created later begins at the marker's number.
 9. A checkpoint of a large table lists *sidecars*, files with most of its chunks, which it shares
    with others (``table.log.sidecars``). They are there before it is, and are not deleted while a
-   present checkpoint lists them. An author whose own checkpoint rests on one that has expired meanwhile
-   takes it back: so either the cleaner sees the new checkpoint, or the author sees the marker.
+   present checkpoint lists them. An author whose own checkpoint rests on one that has expired
+   meanwhile takes it back: so the cleaner sees the new checkpoint, or the author sees the marker.
 10. A state reads sidecars as long as it is used. So it is opened anew once the checkpoint that it
    came from has expired, or is more than ``FAR`` events old.
 11. The error of a log that is dropped, expired, replaced or damaged says what happened at which

@@ -421,9 +421,7 @@ def _split(state: State, keys: Sequence[ChunkKey]) -> Iterator[Sequence[ChunkKey
         yield keys[first:]
 
 
-def parted(
-    state: State, keys: Iterable[ChunkKey]
-) -> tuple[Sequence[AnyChunk], Sequence[ChunkKey]]:
+def parted(state: State, keys: Iterable[ChunkKey]) -> tuple[Sequence[AnyChunk], Sequence[ChunkKey]]:
     """Return the chunks of keys that have segments, and the keys that only have id spaces."""
     found = [(key, state.timeline.chunk(key)) for key in keys]
     idle = [key for key, chunk in found if chunk is None and _has_ids(state.ids, key)]

@@ -425,7 +425,7 @@ def test_a_checkpoint_of_another_format_is_harmless(
     (finding,) = checked(ports).findings
     assert (finding.code, finding.severity) == ("old-checkpoint", Severity.INFO)
 
-    def torn(log: EventLog, n: int) -> State:
+    def torn(*_: object) -> State:
         raise CorruptTable("checkpoint has format 7 in a torn head")
 
     monkeypatch.setattr(EventLog, "proved", torn)

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_segtable.core.chunk import ChunkSummary
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment
@@ -161,31 +162,34 @@ def test_a_checkpoint_costs_what_changed(monkeypatch: pytest.MonkeyPatch) -> Non
     assert small[0] <= 1
 
 
+def looks_of_a_plan(hours: int) -> int:
+    """Return how many summaries a planner reads after one commit, if it has planned before."""
+    ports = context_in_memory(rooted=True)
+    create_table(ports, DEFINITION)
+    write(ports, range(hours))
+    ports.log.checkpoint(ports.log.load())
+    again = replace(ports)
+    policy, now = Policy(), 1000 * HOUR_US
+    plan_all(again.log.load(), policy, now, explain=BRIEFLY)
+    Table(again).append(hourly(hours))
+    state, seen, real = again.log.load(), list[int](), CheckpointChunks.summary
+
+    def noted(chunks: CheckpointChunks, at: int) -> ChunkSummary:
+        seen.append(at)
+        return real(chunks, at)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CheckpointChunks, "summary", noted)
+        plan_all(state, policy, now, explain=BRIEFLY)
+    return len(seen)
+
+
 def test_a_brief_plan_after_a_commit_looks_at_the_block_that_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As many summaries are read in a table of four times the size."""
     monkeypatch.setattr(committer, "CHECKPOINT_EVERY", 1000)
-    looks = []
-    for hours in (6, 24):
-        ports = context_in_memory(rooted=True)
-        create_table(ports, DEFINITION)
-        write(ports, range(hours))
-        ports.log.checkpoint(ports.log.load())
-        again = replace(ports)
-        log = again.log
-        policy, now = Policy(), 1000 * HOUR_US
-        plan_all(log.load(), policy, now, explain=BRIEFLY)
-        Table(again).append(hourly(hours))
-        seen: list[int] = []
-        real = CheckpointChunks.summary
-        with monkeypatch.context() as patch:
-            patch.setattr(
-                CheckpointChunks, "summary", lambda self, at: (seen.append(at), real(self, at))[1]
-            )
-            plan_all(log.load(), policy, now, explain=BRIEFLY)
-        looks.append(len(seen))
-    assert looks[0] == looks[1]
+    assert looks_of_a_plan(6) == looks_of_a_plan(24)
 
 
 def test_a_long_log_is_checkpointed_as_often_however_large_the_table() -> None:
@@ -194,9 +198,7 @@ def test_a_long_log_is_checkpointed_as_often_however_large_the_table() -> None:
 
 
 @pytest.mark.parametrize("data", [None, b"", b"PAR1 of something else"])
-def test_a_lost_sidecar_is_made_again_from_the_log(
-    ports: TableContext, data: bytes | None
-) -> None:
+def test_a_lost_sidecar_is_made_again_from_the_log(ports: TableContext, data: bytes | None) -> None:
     """Readers notice nothing, verify reports it, and the next checkpoint writes it anew."""
     expected = segments(opened(ports).load())
     lost = min(there(ports))
@@ -219,7 +221,7 @@ def test_a_lost_sidecar_of_an_expired_log_is_an_error(ports: TableContext) -> No
     clean(ports, retention=NOW)
     assert ports.log.first()
     damage(ports, min(there(ports)), None)
-    with pytest.raises(CorruptTable, match="sidecar of checkpoint .* repair"):
+    with pytest.raises(CorruptTable, match=r"sidecar of checkpoint .* repair"):
         segments(opened(ports).load())
 
 
