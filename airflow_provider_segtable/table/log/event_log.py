@@ -45,6 +45,7 @@ from airflow_provider_segtable.core.errors import (
     NotATable,
     NotFound,
     OutcomeUnknown,
+    SegtableError,
     StorageError,
     TableGone,
     VersionExpired,
@@ -535,7 +536,7 @@ class EventLog:
         return max((n for n in markers if n is not None), default=0)
 
     def checkpoint(self, state: State) -> State:
-        """Write a checkpoint of ``state``; storage failures are harmless and ignored.
+        """Write a checkpoint of ``state``; failures are harmless and ignored.
 
         Returns:
             The state as a reader of the checkpoint has it, if that has sidecars.
@@ -549,7 +550,7 @@ class EventLog:
                 written = True
             if written:
                 self.storage.replace(LAST, json.dumps({"n": state.n}).encode())
-        except (StorageError, CorruptTable):
+        except SegtableError:
             return state
         return self._opened_anew(state, files.own) if files.listed and written else state
 
@@ -607,8 +608,15 @@ class EventLog:
         sizes = {each.path: each.size for each in self.storage.list(SIDECARS)} if listed else {}
         if any(sizes.get(each.path) != each.size for each in listed):
             return False
-        proved = self._listed_by(self.first()) if listed else frozenset()
+        proved = self._proved_before() if listed else frozenset()
         return all(each.path in proved or self._sound(each) for each in listed)
+
+    def _proved_before(self) -> frozenset[str]:
+        """Return the sidecars of the newest marker's checkpoint; none if that is damaged."""
+        try:
+            return self._listed_by(self.first())
+        except CorruptTable:
+            return frozenset()
 
     def _sound(self, sidecar: Sidecar) -> bool:
         try:
