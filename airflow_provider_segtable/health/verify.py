@@ -360,7 +360,7 @@ class _Walk:
     def _checkpoint(self, n: int) -> State | None:
         path = checkpoint_path(n)
         try:
-            return read_checkpoint(self.ports.storage.read(path))
+            return EventLog(self.ports.storage).proved(n)
         except NotFound:
             return None  # expired meanwhile
         except (CorruptTable, UnsupportedFormat) as error:

@@ -146,6 +146,7 @@ _OWN = re.compile(
             rf"{DELETES}/[A-Za-z0-9-]+\.arrow",
             rf"{LOG}/timeline/{_NUMBER}\.json",
             rf"{LOG}/checkpoints/({_NUMBER}\.parquet|_last)",
+            rf"{LOG}/sidecars/{_NUMBER}-[0-9a-f]{{16}}\.parquet",
             rf"{LOG}/expired/{_NUMBER}",
             rf"{LOG}/tags/{_NAME}-[0-9]+\.parquet",
             rf"{LOG}/(clock|results)/{_NAME}",

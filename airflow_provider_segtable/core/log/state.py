@@ -131,11 +131,20 @@ class IdSpaces(Mapping[SpaceKey, IdSpace]):
         """Return the space of a chunk and generation; empty if the log never named it."""
         return self.get((chunk, generation)) or IdSpace(generation.ids(chunk).start)
 
-    def changed_from(self, spaces: Mapping[SpaceKey, IdSpace]) -> frozenset[ChunkKey] | None:
-        """Return the chunks changed since opening with ``spaces``; None if opened with others."""
-        if self._before is not spaces:
-            return None
+    @property
+    def opened(self) -> Mapping[SpaceKey, IdSpace]:
+        """Return the spaces that the table was opened with."""
+        return self._before
+
+    @property
+    def changed(self) -> frozenset[ChunkKey]:
+        """Return the chunks changed since opening."""
         return frozenset(chunk for chunk, _ in self._changed)
+
+    @property
+    def with_holes(self) -> frozenset[SpaceKey]:
+        """Return the keys of the spaces with holes."""
+        return self._open
 
     def settle(self, ids: Iterable[SegmentId]) -> "IdSpaces":
         """Return the spaces with these ids settled."""
