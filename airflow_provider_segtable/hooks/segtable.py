@@ -29,7 +29,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -39,6 +39,7 @@ from airflow.sdk.log import mask_secret
 
 from airflow_provider_segtable.coordination.zookeeper.access import parse_options
 from airflow_provider_segtable.core.arguments import plain
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.secret import SecretOptions, is_secret_name, redacted
 from airflow_provider_segtable.hooks.aws import aws_options

@@ -39,7 +39,7 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -49,6 +49,7 @@ from airflow_provider_segtable.coordination.zookeeper.access import (
     OPTIONS_VARIABLE as ZOOKEEPER_VARIABLE,
 )
 from airflow_provider_segtable.core.arguments import plain, shown
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     DependencyMissing,
     EnvironmentIncomplete,

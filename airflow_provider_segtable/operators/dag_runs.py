@@ -18,7 +18,6 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from inspect import signature
 from logging import INFO, WARNING
 from typing import Any, Protocol
@@ -27,6 +26,7 @@ from airflow.providers.common.compat.sdk import AirflowException, Context
 from airflow.sdk.exceptions import AirflowRuntimeError
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.author import task_named
 from airflow_provider_segtable.core.time import SECOND_US, Instant, iso

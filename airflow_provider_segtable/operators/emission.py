@@ -13,11 +13,11 @@
 import hashlib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count, takewhile
 from typing import Any
 
 from airflow_provider_segtable.core.counted import counted, describe_size
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.plan_kinds import kinds
 from airflow_provider_segtable.core.time import MINUTE_US, Instant, Interval

@@ -11,11 +11,11 @@
 """
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_segtable.assets.asset_uri import asset_uri
 from airflow_provider_segtable.assets.lineage import dataset_name
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log.events import Published
 from airflow_provider_segtable.core.schema import Schema
 from airflow_provider_segtable.storage.table_paths import absolute

@@ -31,7 +31,7 @@ Which plans are still to do, and how the others ended:
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from threading import Thread
 from typing import Any, ClassVar
@@ -40,6 +40,7 @@ from airflow.providers.common.compat.sdk import AirflowException, BaseOperatorLi
 
 from airflow_provider_segtable.core.arguments import option, plan_id_of, seconds
 from airflow_provider_segtable.core.counted import counted, describe_size
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.author import same_task, task_of
 from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted

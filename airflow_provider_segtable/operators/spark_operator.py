@@ -28,7 +28,7 @@ import json
 import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
@@ -41,6 +41,7 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from airflow_provider_segtable.core.arguments import option, plain, seconds
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     CoordinatorUnavailable,
     ExecutionFailed,

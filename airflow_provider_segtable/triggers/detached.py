@@ -10,9 +10,9 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.remote_results import fetch

@@ -4,10 +4,10 @@ Every mode of the sensors asks the same question, ``CaughtUp``, with the verdict
 ``core.catch_up``; ``triggers.watch`` watches the table.
 """
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from airflow_provider_segtable.core.catch_up import Progress, catch_up
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.table.context import TableContext

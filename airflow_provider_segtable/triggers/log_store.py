@@ -4,9 +4,9 @@ Every mode of the sensor asks the same question, ``LogLagWithin``, with the verd
 ``planning.log_lag``; ``triggers.watch`` watches the table, so each checkpoint wakes it.
 """
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CoordinationError
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store import reading

@@ -9,8 +9,9 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.planning.fleet.expected import expected
 from airflow_provider_segtable.planning.fleet.fleet import Fleet, Objective, Scope

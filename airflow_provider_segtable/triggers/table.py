@@ -4,8 +4,7 @@ Every mode of the sensor asks the same question, ``SmallSegments``; ``triggers.w
 table.
 """
 
-from dataclasses import dataclass
-
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.planning.properties import Policy

@@ -33,7 +33,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pkgutil import resolve_name
 from typing import Any, ClassVar, Self
@@ -41,6 +41,7 @@ from typing import Any, ClassVar, Self
 from airflow.providers.common.compat.sdk import BaseHook
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     CoordinationError,
     InvalidInput,

@@ -21,11 +21,12 @@ Source of the idea: Hudi's metadata table and its partitions (RFC-15, RFC-45).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from numbers import Integral, Real
 from typing import Any, ClassVar, Protocol, Self
 
 from airflow_provider_segtable.core.column_types import TYPES, base_name
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.schema import Column, no_column
 from airflow_provider_segtable.core.tables.definition import TableDefinition

@@ -26,7 +26,7 @@ Pieces of the change feed: the changes of one file group in a window.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
@@ -34,6 +34,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log.event_kind import RowEffect
 from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.reads.effects import RowChange

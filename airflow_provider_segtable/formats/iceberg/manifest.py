@@ -27,13 +27,14 @@ The manifests of a version, from those of the version before and its changes:
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import field
 from io import BytesIO
 from itertools import pairwise
 from typing import Any
 
 from fastavro import parse_schema, reader, writer
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.formats.iceberg.entries import (
     ADDED,
     DATA,
