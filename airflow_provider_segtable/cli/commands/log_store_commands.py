@@ -199,6 +199,7 @@ class ServerOptions:
         )
 
 
+@log_stores.command()
 @option_groups
 def serve(
     tables: Tables,
@@ -281,6 +282,7 @@ class Form(StrEnum):
     JSON = "json"
 
 
+@log_stores.command()
 def tail(  # noqa: PLR0913 - each is an option
     table: TableUri,
     *,
