@@ -19,6 +19,7 @@ from airflow_provider_segtable.cli.display.output import (
     print_json,
 )
 from airflow_provider_segtable.cli.input.options import JSON_WANTED
+from airflow_provider_segtable.cli.input.plain_values import with_plain_values
 from airflow_provider_segtable.core.errors import SegtableError
 
 
@@ -50,6 +51,7 @@ def prepared(command: Any, *, below: bool = True) -> Any:
     for each in _commands(command) if below else (command,):
         each.help = flowing(each.help or "")
         each.format_help = _write_help
+        each.get_params = with_plain_values(each.get_params)
         for parameter in each.params:
             if getattr(parameter, "is_flag", False):
                 parameter.metavar = ""
