@@ -33,8 +33,6 @@ from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
 from airflow_provider_segtable.hooks.segtable import PortsOf
 from airflow_provider_segtable.operators.emission import Emission, Located, emissions
 from airflow_provider_segtable.operators.rendered import run_name
-from airflow_provider_segtable.services.cancelling import cancel
-from airflow_provider_segtable.storage.local import SystemClock
 
 LIVE = ("queued", "running")
 SKIPPED = "skipped"
@@ -219,6 +217,8 @@ class Emitter:
         Raises:
             AirflowException: some could not be triggered or cancelled, all others were.
         """
+        from airflow_provider_segtable.storage.local import SystemClock
+
         launches = [each for each in located if self._has_dag(each)]
         runs = emissions(
             launches, trigger_dag_ids=self.trigger_dag_ids, plans_per_run=self.plans_per_run
@@ -248,6 +248,8 @@ class Emitter:
 
     def _place(self, run: Emission, runs: DagRuns, now: Instant, conf: Mapping[str, Any]) -> str:
         """Trigger a run, unless its plans have one or are cancelled; return the error, if any."""
+        from airflow_provider_segtable.services.cancelling import cancel
+
         try:
             placed = placed_run(run, runs, now, conf=conf)
             if placed.cancelled:

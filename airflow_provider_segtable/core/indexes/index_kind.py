@@ -28,6 +28,7 @@ from typing import Any, ClassVar, Protocol, Self
 from airflow_provider_segtable.core.column_types import TYPES, base_name
 from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.indexes import DEFAULT_KIND
 from airflow_provider_segtable.core.schema import Column, no_column
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Granularity
@@ -360,7 +361,7 @@ class ColumnStats(AboutFiles):
         columns: the ids of the indexed columns.
     """
 
-    name: ClassVar[str] = "column_stats"
+    name: ClassVar[str] = DEFAULT_KIND
     keeps: ClassVar[str] = (
         "bounds and nulls of columns in each row group, for ranges and for values that lie together"
     )
