@@ -27,7 +27,7 @@ class GuardedGroup(TyperGroup):
     """A command group that turns ``SegtableError`` and Ctrl-C into exit codes."""
 
     def invoke(self, ctx: Any) -> Any:  # Typer keeps the type of its contexts to itself
-        """Run the command; unexpected exceptions pass through, with their traceback."""
+        """Run the command, to its publications; unexpected exceptions pass, with a traceback."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
@@ -41,6 +41,15 @@ class GuardedGroup(TyperGroup):
         except KeyboardInterrupt:
             note("interrupted")
             raise typer.Exit(Exit.INTERRUPTED) from None
+        finally:
+            _publish_waiting()
+
+
+def _publish_waiting() -> None:
+    """Wait until the command's commits are published."""
+    from airflow_provider_segtable.table.background import OF_THIS_PROCESS
+
+    OF_THIS_PROCESS.flush()
 
 
 def prepared(command: Any, *, below: bool = True) -> Any:

@@ -132,6 +132,28 @@ def conjuncts(predicate: Predicate) -> Iterator[Predicate]:
         yield predicate
 
 
+def pinned_values(predicate: Predicate, column: str) -> tuple[Value, ...] | None:
+    """Return the only values of a column for which a predicate can hold; None if there are others.
+
+    Null may be among them, and is no value of any row that matches.
+    """
+    match predicate:
+        case Compare(column=name, how=Compares.EQUAL, value=value) if name == column:
+            return (value,)
+        case Among(column=name, values=values) if name == column:
+            return values
+        case AllOf(of=some):
+            found = (pinned_values(one, column) for one in some)
+            return min((each for each in found if each is not None), key=len, default=None)
+        case AnyOf(of=some):
+            each = [pinned_values(one, column) for one in some]
+            known = [values for values in each if values is not None]
+            whole = len(known) == len(each)
+            return tuple(dict.fromkeys(v for values in known for v in values)) if whole else None
+        case _:
+            return None
+
+
 # Times at which a predicate can hold
 EVERYWHERE = (MIN_INSTANT, MAX_INSTANT - 1)
 

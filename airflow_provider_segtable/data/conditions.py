@@ -86,7 +86,7 @@ def _compared(column: Any, how: Compares, value: Value, name: str) -> Any:
 
 def _among(column: Any, values: Sequence[Value], name: str) -> Any:
     given = [value for value in values if value is not None]
-    known = pc.is_in(column, value_set=_plain(_array(given, column.type, name)))
+    known = pc.is_in(column, value_set=_plain(value_array(given, column.type, name)))
     if not values:
         return known
     if len(given) < len(values):
@@ -94,7 +94,7 @@ def _among(column: Any, values: Sequence[Value], name: str) -> Any:
     return pc.if_else(pc.is_valid(column), known, pa.scalar(None, pa.bool_()))
 
 
-def _array(values: Sequence[Value], kind: pa.DataType, name: str) -> pa.Array:
+def value_array(values: Sequence[Value], kind: pa.DataType, name: str) -> pa.Array:
     """Return values in their column's type: at once if they are of one plain type."""
     known: dict[type, bool] = {
         int: pa.types.is_integer(kind),
@@ -241,9 +241,10 @@ def _in_zone(schema: pa.Schema, zone: str | None) -> pa.Schema:
 
 def _viewed(batch: pa.RecordBatch, like: pa.Schema) -> pa.RecordBatch:
     """Return the batch with its timestamps in the zones of another schema."""
+    known = {*like.names}
     columns = [
         column.view(like.field(name).type)
-        if pa.types.is_timestamp(column.type) and name in like.names
+        if pa.types.is_timestamp(column.type) and name in known
         else column
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
     ]

@@ -63,6 +63,16 @@ def flags_between(bits: Bits, start: int, rows: int) -> Flags:
     return np.unpackbits(some, bitorder="little")[skipped : skipped + rows].view(np.bool_)
 
 
+def count_between(bits: Bits, start: int, rows: int) -> int:
+    """Return how many of ``rows`` rows from ``start`` on are in a set, without a flag for each."""
+    packed, end = packed_of(bits), start + rows
+    inner = packed[-(-start // 8) : end // 8]
+    if len(inner) < 2 or not hasattr(np, "bitwise_count"):
+        return int(flags_between(bits, start, rows).sum())
+    edges = (flags_between(bits, start, -start % 8), flags_between(bits, end - end % 8, end % 8))
+    return int(np.bitwise_count(inner).sum()) + sum(int(some.sum()) for some in edges)
+
+
 def _unzipped(bits: Bits) -> npt.NDArray[np.uint8]:
     return np.frombuffer(zlib.decompress(bits), np.uint8)
 
@@ -151,7 +161,10 @@ class RowFilter:
 
     def deleted_rows(self) -> int:
         """Return the number of rows that are left out; requires runs."""
-        return int(self.gone().sum())
+        if self.chosen is not None or self.predicates:
+            return int(self.gone().sum())
+        named = ((run, self.deleted.get(str(run.root))) for run in self.runs)
+        return sum(count_between(b, run.start, run.rows) for run, b in named if b is not None)
 
     def may_keep(self, first: int, count: int) -> bool:
         """Return whether a row may be left of ``count`` rows of the file from ``first`` on."""
@@ -264,7 +277,8 @@ ORIGIN = pa.schema([(INSTANT, _TIME), (COMPLETION_TIME, _TIME)])
 
 def with_origin_columns(known: pa.Schema) -> pa.Schema:
     """Return a table's columns, and those hidden ones whose names it does not have."""
-    return pa.schema([*known, *(field for field in ORIGIN if field.name not in known.names)])
+    names = {*known.names}
+    return pa.schema([*known, *(field for field in ORIGIN if field.name not in names)])
 
 
 def with_origins(rows: pa.RecordBatch, origins: Origins, names: Sequence[str]) -> pa.RecordBatch:

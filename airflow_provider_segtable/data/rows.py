@@ -26,7 +26,7 @@ Rows for readers:
 """
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -82,6 +82,14 @@ def _arrow_table(rows: Any) -> pa.Table:
         "DataFrame, a pyarrow Table, RecordBatch or RecordBatchReader, or any object with "
         "__arrow_c_stream__; collect a LazyFrame first"
     )
+
+
+def with_columns(rows: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
+    """Return rows with some columns replaced, all at once: each ``set_column`` copies the list."""
+    if not columns:
+        return rows
+    every = [columns.get(name, rows.column(at)) for at, name in enumerate(rows.column_names)]
+    return pa.table(every, schema=rows.schema)
 
 
 # Event times as instants

@@ -143,7 +143,11 @@ class Place:
 
     @contextmanager
     def table_ports(self, table: str, *, author: str | None = None) -> "Iterator[TableContext]":
-        """Open the ports of a table; leaving ends the session with ZooKeeper."""
+        """Open the ports of a table.
+
+        Leaving waits until what was committed is published, as tasks downstream expect it, and ends
+        the session with ZooKeeper.
+        """
         from airflow_provider_segtable.table.context import open_context
 
         ports = open_context(
@@ -157,6 +161,7 @@ class Place:
         try:
             yield ports
         finally:
+            ports.finish()
             if ports.optional_coordinator is not None:
                 ports.optional_coordinator.close()
 
@@ -281,7 +286,11 @@ class SegtableHook(BaseHook):
 
     @contextmanager
     def table_ports(self, table: str, *, author: str | None = None) -> "Iterator[TableContext]":
-        """Open the ports of a table; leaving ends the session with ZooKeeper."""
+        """Open the ports of a table.
+
+        Leaving waits until what was committed is published, as tasks downstream expect it, and ends
+        the session with ZooKeeper.
+        """
         with self.place.table_ports(table, author=author) as ports:
             yield ports
 

@@ -24,7 +24,8 @@ Contract:
    a local disk empty ones, too. Names that no path may have are left out, and symbolic links.
 10. ``remote`` says that a request costs a round trip. Then readers request several objects at once,
    and a guess that may fail is cheaper than a look before. It changes no result.
-11. Errors are from ``core.errors``, with the full URI in the message.
+11. ``exists`` sees what ``list`` would, and costs one look, however many objects a folder has.
+12. Errors are from ``core.errors``, with the full URI in the message.
 """
 
 from collections.abc import Callable, Iterator
@@ -59,6 +60,10 @@ class Storage(Protocol):
 
     def read(self, path: str) -> bytes:
         """Return an object's bytes; ``NotFound`` if it does not exist."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is such an object."""
         ...
 
     def create(self, path: str, data: bytes, *, ready: Callable[[], None] | None = None) -> None:

@@ -57,6 +57,10 @@ class MemoryStorage:
             raise NotFound(f"{self._uri}/{path} is not there")
         return found[0]
 
+    def exists(self, path: str) -> bool:
+        """Return whether there is such an object."""
+        return checked(path, self._uri) in self._objects
+
     def create(self, path: str, data: bytes, *, ready: Callable[[], None] | None = None) -> None:
         """Create an object that must not exist yet."""
         if ready is not None:
@@ -140,6 +144,11 @@ class LayeredStorage:
                 raise
             return self._below.read(path)
 
+    def exists(self, path: str) -> bool:
+        """Return whether there is such an object."""
+        below = not self._hidden(path) and self._below.exists(path)
+        return self._above.exists(path) or below
+
     def create(self, path: str, data: bytes, *, ready: Callable[[], None] | None = None) -> None:
         """Create an object that must not exist yet, in memory."""
         try:
@@ -209,6 +218,10 @@ class NestedStorage:
     def read(self, path: str) -> bytes:
         """Return an object's bytes."""
         return self._outer.read(self._at(path))
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is such an object."""
+        return self._outer.exists(self._at(path))
 
     def create(self, path: str, data: bytes, *, ready: Callable[[], None] | None = None) -> None:
         """Create an object that must not exist yet."""

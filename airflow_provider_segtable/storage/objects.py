@@ -119,6 +119,14 @@ class ObjectStorage:
         except _Failure as error:
             raise _not_read(error, self._full(path)) from error
 
+    def exists(self, path: str) -> bool:
+        """Return whether there is such an object."""
+        try:
+            self._size(checked(path, self._uri))
+        except NotFound:
+            return False
+        return True
+
     def read_range(self, path: str, offset: int, length: int | None) -> tuple[bytes, int]:
         """Return bytes of an object, and its size: see ``ports.files.RangeReader``."""
         checked(path, self._uri)

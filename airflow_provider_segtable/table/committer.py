@@ -25,8 +25,8 @@
    (``table.indexes.feeding``). Both are written outside of the turn.
 9. Retries are bounded. While the log does not grow, pauses grow, with jitter. After the last
    attempt the log is read once more, so that a lost race is not reported as a lost reply.
-10. After a commit the version is published in other formats (``table.publishing``), outside of the
-    turn.
+10. After a commit the version is left to be published in other formats, outside of the turn
+    (``table.publishing.after_commit``).
 
 Files may be deleted only after ``Conflict`` or a certain failure, never after ``Unknown`` or
 ``CommitUnknown``: ``commit_files`` applies this rule.
@@ -60,7 +60,7 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.feeding import MANY, Feeder, forward, new_files
 from airflow_provider_segtable.table.indexes.routing import Router
 from airflow_provider_segtable.table.log.event_log import TIMELINE, event_path
-from airflow_provider_segtable.table.publishing.publisher import publish_after_commit
+from airflow_provider_segtable.table.publishing.after_commit import publish_after_commit
 
 CHECKPOINT_EVERY = 32
 """Smallest number of events between checkpoints."""
@@ -415,7 +415,7 @@ class _Loop:
         return Committed(n=event.n, state=self.state)
 
     def _follow_up(self, n: int) -> None:
-        """Announce the newest event, write a checkpoint if it is due, and publish the version."""
+        """Announce the newest event, write a checkpoint if it is due, and leave it to be published."""
         self._announce()
         if n % checkpoint_every(len(self.state.timeline)) == 0 and not self.state.dropped:
             self.log.checkpoint(self.state)

@@ -40,6 +40,7 @@ from airflow_provider_segtable.core.timeline import Visible
 from airflow_provider_segtable.data.conditions import Condition
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup, MergedRead, file_groups
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
+from airflow_provider_segtable.data.parquet.checked_tail import Views
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.parquet.table_file import stored_columns
 from airflow_provider_segtable.data.row_filter import RowFilter, hidden_of
@@ -130,12 +131,14 @@ class Wanted:
 class PartReader:
     """Reads parts in the columns of a table's definition, whatever schema their files have.
 
-    ``checked`` compares their bytes with checksums.
+    ``checked`` compares their bytes with checksums; ``views`` has tails of files that were read
+    before, which reads with a condition use.
     """
 
     files: DataFiles
     table: TableDefinition
     checked: bool
+    views: Views | None = None
 
     def reading(
         self,
@@ -158,6 +161,7 @@ class PartReader:
             addressed=addressed,
             checked=self.checked,
             where=where,
+            views=None if where is None else self.views,
         )
 
 
@@ -248,6 +252,7 @@ class MergedScan:
         where: a condition on merged rows.
         checked: compare data files with their checksums.
         since: only rows of keys with a record that completed after this time.
+        views: tails of files that were read before, which reads with a condition use.
     """
 
     files: DataFiles
@@ -258,6 +263,7 @@ class MergedScan:
     where: Condition | None = None
     checked: bool = True
     since: Instant | None = None
+    views: Views | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
@@ -274,7 +280,8 @@ class MergedScan:
 
     @property
     def _reader(self) -> GroupReader:
-        return GroupReader(self.files, self.table, checked=self.checked)
+        views = None if self.where is None else self.views
+        return GroupReader(self.files, self.table, checked=self.checked, views=views)
 
     @property
     def _merged(self) -> MergedRead:

@@ -54,7 +54,7 @@ from airflow_provider_segtable.core.time import ALL_TIME, Interval
 from airflow_provider_segtable.core.timeline import Timeline
 from airflow_provider_segtable.data.arrow_schema import physical_schema, to_arrow
 from airflow_provider_segtable.data.conditions import Condition
-from airflow_provider_segtable.data.files_ahead import read_ahead
+from airflow_provider_segtable.data.files_ahead import PROCESSORS, read_ahead, read_beside
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup, labelled_rows
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.data.open_files import is_remote
@@ -256,7 +256,8 @@ class Scan:
     def origin_columns(self) -> tuple[str, ...]:
         """Return the hidden columns among those to read."""
         names = columns_read(self.request, self._known.names)
-        return tuple(name for name in names if name not in self._known.names)
+        known = {*self._known.names}
+        return tuple(name for name in names if name not in known)
 
     def interval(self) -> Interval | None:
         """Return the interval of event times outside which no row is wanted; None if empty."""
@@ -285,14 +286,13 @@ class Scan:
             yield from self._of_keys(rules)
             return
         names, where, watch = self.schema.names, self.where, self._watch(measured=True)
+        hidden = self.origin_columns
         for part, batches in self.batches_of(self.readings(self._watched_parts(watch))):
             for batch in batches:
                 kept = batch if where is None else where.keep(batch)
                 watch.saw(part.segment, kept.num_rows)
-                hidden = self.origin_columns
-                yield read_columns(
-                    kept, origins=part.origins, change=part.change, names=hidden
-                ).select(names)
+                shown = read_columns(kept, origins=part.origins, change=part.change, names=hidden)
+                yield shown.select(names)
         watch.ended()
 
     def _watch(self, *, measured: bool) -> ReadWatch:
@@ -320,12 +320,17 @@ class Scan:
     def batches_of(
         self, each: Iterator[tuple[Part, SegmentRead]]
     ) -> Iterator[tuple[Part, Iterator[pa.RecordBatch]]]:
-        """Yield parts with their rows; without a limit, an object store's next files are read."""
-        if self.request.limit is not None or not is_remote(self.ports.files):
+        """Yield parts with their rows; without a limit, the next files are read meanwhile."""
+        remote = is_remote(self.ports.files)
+        if self.request.limit is not None or (not remote and PROCESSORS == 1):
             for part, read in each:
                 yield part, read.batches()
             return
-        ahead = read_ahead(each, lambda one: one[1].batches(), lambda one: one[1].segment.size)
+        ahead = (
+            read_ahead(each, _rows_of, _size_of)
+            if remote
+            else read_beside(each, _rows_of, _size_of, lambda batch: batch.nbytes)
+        )
         with closing(ahead):
             for (part, _), batches in ahead:
                 yield part, batches
@@ -438,9 +443,9 @@ class Scan:
 
     def _with_origins(self, parts: Iterable[Part]) -> Iterator[Part]:
         """Yield parts with the origins of their rows, if these are requested."""
-        known = KnownOrigins(self.state.timeline)
+        known, wanted = KnownOrigins(self.state.timeline), self.origin_columns
         for part in parts:
-            yield replace(part, origins=known.of(part.segment)) if self.origin_columns else part
+            yield replace(part, origins=known.of(part.segment)) if wanted else part
 
     def _filtered(self, selection: Selection[Clipped]) -> Iterator[Part]:
         """Yield the parts of a selection, with their row filters."""
@@ -466,7 +471,8 @@ class Scan:
     def reader(self) -> PartReader:
         """Return the reader of the parts."""
         table, checked = self.state.table, self.request.checked
-        return PartReader(files=self.ports.files, table=table, checked=checked)
+        ports = self.ports
+        return PartReader(files=ports.files, table=table, checked=checked, views=ports.entries)
 
     def _wanted(self) -> Wanted | None:
         """Return the wanted rows as a test of segments; None if no row can be wanted."""
@@ -499,7 +505,8 @@ class Scan:
     @property
     def _needed(self) -> list[str]:
         """Return the columns to read: those of the rows and of the condition."""
-        stored = [name for name in self.schema.names if name in self._columns.names]
+        known = {*self._columns.names}
+        stored = [name for name in self.schema.names if name in known]
         if self.where is None:
             return stored
         # a filter needs a column, or a batch would lose its number of rows
@@ -540,6 +547,7 @@ class Scan:
             where=self.where,
             checked=self.request.checked,
             since=None if start is None else start.time,
+            views=self.ports.entries,
         )
 
     def groups(self, rules: MergeRules) -> Selection[FileGroup]:
@@ -582,6 +590,14 @@ class Scan:
             kept = (where.keep(batch) for batch in merged.to_batches())
             merged = pa.Table.from_batches(kept, merged.schema)
         return merged.select(self.schema.names)
+
+
+def _rows_of(one: tuple[Part, SegmentRead]) -> Iterator[pa.RecordBatch]:
+    return one[1].batches()
+
+
+def _size_of(one: tuple[Part, SegmentRead]) -> int:
+    return one[1].segment.size
 
 
 def _batches(rows: pa.Table) -> Iterator[pa.RecordBatch]:

@@ -51,6 +51,8 @@ class PrunedBy(StrEnum):
     """Time chunks outside of the interval."""
     ROOTS = "roots"
     """Segments without rows of the wanted roots."""
+    BUCKETS = "buckets"
+    """File groups of other buckets than those of the keys that a condition names."""
     EVENT_TIMES = "event_times"
     """Segments whose first and last event time exclude all wanted rows."""
     BASE_ONLY = "base_only"

@@ -97,21 +97,20 @@ def probed(rows: pa.Table, coded: Iterable[str] | None = None) -> Probe:
     if coded is not None:
         found = _encoded(rows, {"use_dictionary": sorted(coded), **bare})
         return Probe(sum(full for _, full in found.values()), frozenset(coded))
-    with_words = _encoded(rows, {})
+    with_words, texts = _encoded(rows, {}), _texts(rows.schema)
     without = _encoded(rows, {"use_dictionary": False, **bare})
     kept = frozenset(
         path
         for path, (size, _) in with_words.items()
-        if path not in ENCODINGS and (size <= without[path][0] or _text(rows, path))
+        if path not in ENCODINGS and (size <= without[path][0] or path in texts)
     )
     width = sum((with_words if path in kept else without)[path][1] for path in with_words)
     return Probe(width, kept)
 
 
-def _text(rows: pa.Table, path: str) -> bool:
-    if path not in rows.schema.names:
-        return False
-    return of_any_length(plain(rows.schema.field(path).type))
+def _texts(schema: pa.Schema) -> set[str]:
+    """Return the columns of text or bytes."""
+    return {field.name for field in schema if of_any_length(plain(field.type))}
 
 
 def _encoded(rows: pa.Table, how: dict[str, Any]) -> dict[str, tuple[float, float]]:

@@ -9,6 +9,7 @@ File groups: the visible files of a bucket, and their merged rows.
    does. Conditions on the key alone hold for all records of a key or for none, so they are
    evaluated before the merge.
 3. Of other groups, the key, the columns that order records, and the columns asked for are read.
+   If a condition on the key leaves rows of one run alone, nothing is merged either.
 4. Of a window, a row is read if one of the records that it consists of completed in the window,
    by the roots that records keep: also if it was compacted since. The origin of a row
    (``core.reads.effects``) is that of the record that completed last.
@@ -27,7 +28,7 @@ Pieces of the change feed: the changes of one file group in a window.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby
 
 import numpy as np
 import numpy.typing as npt
@@ -165,8 +166,12 @@ class MergedRead:
         self, reader: GroupReader, group: FileGroup, runs: Sequence[Iterator[pa.Table]]
     ) -> Iterator[pa.Table]:
         roots, hidden = self._roots(reader), self._hidden(reader)
+        filled = [*_filled(runs)]
+        if len(filled) <= 1 and not roots:  # no roots are read to merge nothing
+            yield from _present(filled)
+            return
         orders = RootOrders.of_table(reader.roots(group.segments))
-        for rows in read_runs(runs, self.rules, orders, self._looked_at(reader, group)):
+        for rows in read_runs(filled, self.rules, orders, self._looked_at(reader, group)):
             found = _with_origins(rows, roots, orders) if hidden else rows
             yield found if self.since is None else _added(found, roots, orders, self.since)
 
@@ -204,8 +209,16 @@ class MergedRead:
 
     def _hidden(self, reader: GroupReader) -> list[str]:
         """Return the columns of the rows' origin among those to read."""
-        stored = reader.schema.names
+        stored = {*reader.schema.names}
         return [name for name in self.columns if name not in stored]
+
+
+def _filled(runs: Iterable[Iterator[pa.Table]]) -> Iterator[Iterator[pa.Table]]:
+    """Yield the runs that have rows, whose first rows are read for it."""
+    for run in runs:
+        first = next((rows for rows in run if rows.num_rows), None)
+        if first is not None:
+            yield chain([first], run)
 
 
 def _present(runs: Iterable[Iterable[pa.Table]]) -> Iterator[pa.Table]:

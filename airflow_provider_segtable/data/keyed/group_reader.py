@@ -69,7 +69,12 @@ from airflow_provider_segtable.data.conditions import Condition
 from airflow_provider_segtable.data.keyed.key_groups import SCHEMA, Root
 from airflow_provider_segtable.data.keyed.keyed_rows import Part, with_root
 from airflow_provider_segtable.data.open_files import open_known
-from airflow_provider_segtable.data.parquet.descriptor import OpenedOnce, SegmentFiles
+from airflow_provider_segtable.data.parquet.checked_tail import Views
+from airflow_provider_segtable.data.parquet.descriptor import (
+    CheckedSource,
+    OpenedOnce,
+    SegmentFiles,
+)
 from airflow_provider_segtable.data.parquet.footer import read_footer
 from airflow_provider_segtable.data.parquet.segment_scan import BATCH_ROWS, SegmentRead
 from airflow_provider_segtable.data.parquet.table_file import (
@@ -78,6 +83,7 @@ from airflow_provider_segtable.data.parquet.table_file import (
     plain_columns,
     stored_columns,
 )
+from airflow_provider_segtable.data.rows import with_columns
 from airflow_provider_segtable.data.sort_keys import column_codes, composed
 from airflow_provider_segtable.ports.files import DataFiles
 
@@ -146,7 +152,11 @@ def described_roots(files: DataFiles, segment: Segment) -> pa.Table | None:
         CorruptTable: the entry of the footer is broken.
     """
     with open_known(files, segment.path, segment.size) as source:
-        entry = read_footer(source).metadata.get(ROOTS)
+        entry = (
+            source.tail.entries
+            if isinstance(source, CheckedSource)
+            else read_footer(source).metadata
+        ).get(ROOTS)
     return None if entry is None else _decoded(entry, segment)
 
 
@@ -196,9 +206,34 @@ def run_of(reads: Iterable[SegmentRead]) -> Iterator[pa.Table]:
 
 
 # The columns of records and of shown rows
+@dataclass(slots=True)
+class _Known:
+    """The columns of the tables that were asked for last, by the identity of their definitions.
+
+    A read asks for them several times for each file, and to compare definitions would take longer.
+    """
+
+    tables: tuple[tuple[TableDefinition, pa.Schema, pa.Schema], ...] = ()
+
+    def of(self, table: TableDefinition) -> tuple[TableDefinition, pa.Schema, pa.Schema]:
+        """Return a table, and its columns with ids and without."""
+        for known in self.tables:
+            if known[0] is table:
+                return known
+        kind = table.kind
+        columns = files_columns(kind.input_schema(table.schema, table.time_column), kind)
+        found = table, columns, plain_columns(columns)
+        self.tables = (found, *self.tables[:_KNOWN_TABLES])
+        return found
+
+
+_KNOWN_TABLES = 7
+_KNOWN = _Known()
+
+
 def record_columns(table: TableDefinition) -> pa.Schema:
     """Return the columns of a table's files to read records by, with ids."""
-    return files_columns(table.kind.input_schema(table.schema, table.time_column), table.kind)
+    return _KNOWN.of(table)[1]
 
 
 def shown_defaults(table: TableDefinition) -> dict[str, pa.Scalar]:
@@ -212,11 +247,12 @@ def shown_defaults(table: TableDefinition) -> dict[str, pa.Scalar]:
 
 def with_defaults(rows: pa.Table, defaults: dict[str, pa.Scalar]) -> pa.Table:
     """Return merged rows with defaults in place of nulls."""
-    for at, name in enumerate(rows.column_names):
-        if name in defaults and rows.column(at).null_count:
-            filled = pc.fill_null(rows.column(at), defaults[name])
-            rows = rows.set_column(at, rows.schema.field(at), filled)
-    return rows
+    filled = {
+        name: pc.fill_null(rows.column(name), value)
+        for name, value in defaults.items()
+        if name in rows.column_names and rows.column(name).null_count
+    }
+    return with_columns(rows, filled)
 
 
 # Runs of a file group
@@ -229,23 +265,26 @@ _LEAST = 1_024
 class GroupReader:
     """Reads file groups of a table; ``checked`` compares bytes with their checksums.
 
-    Files are opened for each use, unless the reader is one of ``opened``.
+    ``views`` has tails of files that were read before. Files are opened for each use, unless the
+    reader is one of ``opened``.
     """
 
     files: DataFiles
     table: TableDefinition
     checked: bool = True
+    views: Views | None = None
 
     @property
     def schema(self) -> pa.Schema:
         """Return the schema of the records, with the hidden columns."""
-        return plain_columns(record_columns(self.table))
+        return _KNOWN.of(self.table)[2]
 
     @contextmanager
     def opened(self, segments: Iterable[Segment]) -> Iterator["GroupReader"]:
         """Return a reader that opens each file of the segments once, and checks it then."""
         with ExitStack() as until:
-            files = SegmentFiles(self.files, segments) if self.checked else self.files
+            checked = SegmentFiles(self.files, segments, views=self.views)
+            files = checked if self.checked else self.files
             yield replace(self, files=OpenedOnce(files, until), checked=False)
 
     def roots(self, segments: Iterable[Segment]) -> pa.Table:
@@ -291,6 +330,7 @@ class GroupReader:
                     checked=self.checked,
                     where=where,
                     batch_rows=min(BATCH_ROWS, max(_LEAST, held)),
+                    views=self.views,
                 )
                 for segment in group
             ]

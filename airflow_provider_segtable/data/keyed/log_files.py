@@ -37,6 +37,7 @@ from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP, MergeRules
 from airflow_provider_segtable.core.time import Instant, Layout
 from airflow_provider_segtable.data.jobs.segment_writer import (
+    PAGE_ROWS,
     Described,
     SegmentPlacement,
     write_segment,
@@ -149,6 +150,7 @@ class LogWriter:
             self.files,
             rows,
             segment_id=segment_id,
+            page_rows=PAGE_ROWS,
             time_column=self.table.time_column,
             created=self.instant,
             token=token,

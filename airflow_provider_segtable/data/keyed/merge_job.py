@@ -54,6 +54,7 @@ from airflow_provider_segtable.core.segment import (
 from airflow_provider_segtable.core.tables.merge_rules import ROOT_OF, ROOT_PARTITION, MergeRules
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data.jobs.segment_writer import (
+    PAGE_ROWS,
     Described,
     SegmentPlacement,
     emptied,
@@ -223,6 +224,7 @@ class _Merge:
             self._reader.files,
             _batches(first, rows),
             segment_id=segment_id,
+            page_rows=PAGE_ROWS,
             time_column=self._reader.table.time_column,
             created=job.created,
             token=job.attempt,

@@ -284,10 +284,10 @@ class _Merge:
             found[group.ordering] = self._source(register.deletion, register.winner)
             of_columns = self._source(None, register.winner)
             found.update(dict.fromkeys(group.columns, of_columns))
-        for name in rules.fixed:
-            if name in self.table.column_names:
-                greatest = self.some.greatest(name)
-                found[name] = self._source(greatest, greatest)
+        present = {*self.table.column_names}
+        for name in filter(present.__contains__, rules.fixed):
+            greatest = self.some.greatest(name)
+            found[name] = self._source(greatest, greatest)
         return found
 
     def _source(self, tombs: Indices | None, upserts: Indices | None) -> Indices:

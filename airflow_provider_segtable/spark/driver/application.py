@@ -121,9 +121,11 @@ class App:
         return spark
 
     def close(self) -> None:
-        """Close the coordinator and stop the Spark session that this run started."""
-        if "ports" in self.__dict__ and self.ports.optional_coordinator is not None:
-            self.ports.optional_coordinator.close()
+        """Publish what waits, close the coordinator and stop the Spark session of this run."""
+        if "ports" in self.__dict__:
+            self.ports.finish()
+            if self.ports.optional_coordinator is not None:
+                self.ports.optional_coordinator.close()
         if not self._own_session:
             return
         with suppress(

@@ -488,10 +488,9 @@ class _Asked:
 
     def _read(self, way: _Way, segments: list[Segment], fields: pa.Schema) -> DataFrame:
         ports = self.snapshot.ports
-        sifting = [
-            n for s in segments for n in self.row_filters[s.id].reads if n in self.known.names
-        ]
-        more = [self.known.field(n) for n in dict.fromkeys(sifting) if n not in fields.names]
+        known = {*self.known.names}.difference(fields.names)
+        sifting = [n for s in segments for n in self.row_filters[s.id].reads if n in known]
+        more = [self.known.field(name) for name in dict.fromkeys(sifting)]
         stored = FileColumns.of(self.snapshot.state.table, way.schema, pa.schema([*fields, *more]))
         schema = spark_schema(pa.schema([*stored.schema, *(NAMES if way.hidden else ())]))
         options = parquet_options(checked=self.snapshot.checked)
@@ -530,8 +529,9 @@ def _placed(frame: DataFrame) -> DataFrame:
 
 
 def _fields(known: pa.Schema, columns: Sequence[str]) -> pa.Schema:
+    there = {*known.names}
     for name in columns:
-        if name not in known.names:
+        if name not in there:
             raise no_column(name, known.names)
     return pa.schema([known.field(name) for name in columns])
 

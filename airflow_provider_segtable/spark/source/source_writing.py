@@ -163,5 +163,6 @@ def _writable(place: Place) -> Iterator[TableContext]:
     try:
         yield ports
     finally:
+        ports.finish()
         if ports.optional_coordinator is not None:
             ports.optional_coordinator.close()

@@ -330,8 +330,8 @@ class Joining:
         return assigned(joined, values, schema)
 
     def _fresh(self, schema: pa.Schema) -> list[str]:
-        keys = self.request.keys
-        return [name for name in self.columns if name in schema.names and name not in keys]
+        fresh = {*schema.names}.difference(self.request.keys)
+        return [name for name in self.columns if name in fresh]
 
     def _coming(self, kept: DataFrame, gone: Collected) -> DataFrame | None:
         parts = []
@@ -345,9 +345,10 @@ class Joining:
 
     def _inserted_columns(self, alone: DataFrame) -> list[Column]:
         """Return the columns of inserted rows; those that the source lacks have their defaults."""
+        there = {*self.columns}
         values = {
             field.name: column(alone, field.name)
-            if field.name in self.columns
+            if field.name in there
             else F.lit(default_of(field).as_py())
             for field in given_schema(self.snapshot.state.table)
         }

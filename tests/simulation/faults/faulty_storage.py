@@ -158,6 +158,10 @@ class FaultyStorage:
         """Return an object's bytes, or fail."""
         return self.faults.call(self.actor, f"read {path}", lambda: self.inner.read(path))
 
+    def exists(self, path: str) -> bool:
+        """Look at an object, or fail."""
+        return self.faults.call(self.actor, f"exists {path}", lambda: self.inner.exists(path))
+
     def create(self, path: str, data: bytes, *, ready: Callable[[], None] | None = None) -> None:
         """Create an object; the reply may be lost, the effect missing or delayed."""
         if ready is not None:

@@ -62,6 +62,12 @@ class HeldStorage:
             self._before(_label("read", path, b""))
         return self.inner.read(path)
 
+    def exists(self, path: str) -> bool:
+        """Return whether there is such an object."""
+        if self.reads:
+            self._before(_label("exists", path, b""))
+        return self.inner.exists(path)
+
     def create(self, path: str, data: bytes, *, ready: Callable[[], None] | None = None) -> None:
         """Create an object."""
         if ready is not None:
