@@ -47,7 +47,7 @@ Source of the idea: Hudi's timeline (RFC-66), as one log with put-if-absent.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import lru_cache
 from itertools import pairwise
@@ -55,6 +55,7 @@ from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     CorruptTable,
     SegtableError,

@@ -14,7 +14,7 @@ Dictionaries:
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from inspect import signature
 from itertools import chain
@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, TimeOutOfRange
 from airflow_provider_segtable.core.segment import ROW, Roots, Segment, SegmentId, Shard
 from airflow_provider_segtable.core.tables.field_ids import field_ids

@@ -29,7 +29,7 @@ Pieces of the change feed: the changes of one file group in a window.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain, groupby
 
 import numpy as np
@@ -37,6 +37,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log.event_kind import RowEffect
 from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.reads.effects import RowChange
@@ -227,9 +228,7 @@ class MergedRead:
             for each in division.plain
         ]
 
-    def rest(
-        self, reader: GroupReader, group: FileGroup, division: Division
-    ) -> Iterator[pa.Table]:
+    def rest(self, reader: GroupReader, group: FileGroup, division: Division) -> Iterator[pa.Table]:
         """Yield the merged rows of a group's rest."""
         defaults, time = shown_defaults(reader.table), reader.table.time_column
         needed, test = self._merged_columns(reader, group), self._by_key(reader)

@@ -21,13 +21,13 @@ Texts of CSV files:
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import SchemaMismatch
 from airflow_provider_segtable.core.reads.effects import Origins, RowChange
 from airflow_provider_segtable.core.requests.read_request import ORIGIN_COLUMNS
