@@ -17,12 +17,12 @@
 
 import logging
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import pyarrow as pa
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.indexes.index_state import KINDS, IndexState, index_table
 from airflow_provider_segtable.core.log.state import State

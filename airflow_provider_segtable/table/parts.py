@@ -15,13 +15,13 @@
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import holds_any
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.predicate import Predicate

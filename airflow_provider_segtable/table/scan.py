@@ -26,11 +26,12 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import pyarrow as pa
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.effects import KnownOrigins
@@ -460,7 +461,8 @@ class Scan:
     def _filtered(self, selection: Selection[Clipped]) -> Iterator[Part]:
         """Yield the parts of a selection, with their row filters."""
         found = selection.left
-        filters = row_filters(self.ports.files, self.state, (each.segment for each in found))
+        segments = (each.segment for each in found)
+        filters = row_filters(self.ports.files, self.state, segments, self.ports.entries)
         for segment, clip in found:
             part = Part(segment=segment, row_filter=filters[segment.id], clip=clip)
             yield part if self.start is None else added_part(part, self.start)

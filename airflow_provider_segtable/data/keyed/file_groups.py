@@ -29,7 +29,7 @@ Pieces of the change feed: the changes of one file group in a window.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain, groupby
 
 import numpy as np
@@ -37,6 +37,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log.event_kind import RowEffect
 from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.reads.effects import RowChange
@@ -173,14 +174,14 @@ class MergedRead:
             for batch in read.batches():
                 yield with_defaults(pa.Table.from_batches([batch]), defaults)
         if division.rest:
-            yield from self._rest(reader, group, division)
+            yield from self.rest(reader, group, division)
 
     def count(self, reader: GroupReader, group: FileGroup) -> int:
         """Return the number of rows of a group; of rows that are not merged, none is read."""
         division = None if group.clip or self.by_key else self.division(reader, group)
         if division is None:
             return sum(rows.num_rows for rows in self.unsorted(reader, group))
-        merged = self._rest(reader, group, division) if division.rest else ()
+        merged = self.rest(reader, group, division) if division.rest else ()
         counts = [each.rows for each in division.plain]
         rest: int = sum(rows.num_rows for rows in merged)
         return sum(counts) + rest
@@ -227,9 +228,7 @@ class MergedRead:
             for each in division.plain
         ]
 
-    def _rest(
-        self, reader: GroupReader, group: FileGroup, division: Division
-    ) -> Iterator[pa.Table]:
+    def rest(self, reader: GroupReader, group: FileGroup, division: Division) -> Iterator[pa.Table]:
         """Yield the merged rows of a group's rest."""
         defaults, time = shown_defaults(reader.table), reader.table.time_column
         needed, test = self._merged_columns(reader, group), self._by_key(reader)
@@ -330,8 +329,9 @@ def _added(rows: pa.Table, roots: Sequence[str], orders: RootOrders, since: Inst
 
 def _with_origins(rows: pa.Table, roots: Sequence[str], orders: RootOrders) -> pa.Table:
     """Return rows with the hidden columns of their origin."""
+    given = {*rows.column_names}
     for name, micros in zip(ORIGIN_COLUMNS, _last_records(rows, roots, orders), strict=True):
-        if name not in rows.column_names:
+        if name not in given:
             rows = rows.append_column(ORIGIN.field(name), times_of(micros))
     return rows
 

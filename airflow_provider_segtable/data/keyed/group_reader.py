@@ -41,7 +41,7 @@ import base64
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import TypeVar
 
@@ -50,6 +50,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.segment import Run, Segment, SegmentId
 from airflow_provider_segtable.core.tables.definition import TableDefinition
@@ -249,10 +250,11 @@ def shown_defaults(table: TableDefinition) -> dict[str, pa.Scalar]:
 
 def with_defaults(rows: pa.Table, defaults: dict[str, pa.Scalar]) -> pa.Table:
     """Return merged rows with defaults in place of nulls."""
+    given = {*rows.column_names}
     filled = {
         name: pc.fill_null(rows.column(name), value)
         for name, value in defaults.items()
-        if name in rows.column_names and rows.column(name).null_count
+        if name in given and rows.column(name).null_count
     }
     return with_columns(rows, filled)
 
@@ -389,6 +391,7 @@ class GroupReader:
             row_filter=row_filter,
             checked=self.checked,
             where=where,
+            views=self.views,
         )
 
     def _run(self, group: Sequence[SegmentRead], part: Part | None) -> Iterable[pa.Table]:

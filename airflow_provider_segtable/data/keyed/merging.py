@@ -35,12 +35,13 @@ Source of the idea: merge of sorted runs (Knuth 5.4.1), by blocks, as in externa
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.tables.merge_rules import (
     AT_OF,

@@ -18,7 +18,7 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Lock
 from typing import Any
 
@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.predicate import AllOf, Compare, Compares
 from airflow_provider_segtable.core.schema import HIDDEN
 from airflow_provider_segtable.core.segment import ROOT, ROW, Run, Segment, SegmentId
