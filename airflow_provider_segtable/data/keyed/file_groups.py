@@ -225,9 +225,7 @@ class MergedRead:
             for each in division.plain
         ]
 
-    def rest(
-        self, reader: GroupReader, group: FileGroup, division: Division
-    ) -> Iterator[pa.Table]:
+    def rest(self, reader: GroupReader, group: FileGroup, division: Division) -> Iterator[pa.Table]:
         """Yield the merged rows of a group's rest."""
         defaults, time = shown_defaults(reader.table), reader.table.time_column
         needed, test = self._merged_columns(reader, group), self._by_key(reader)
