@@ -9,8 +9,11 @@
    after an append, as a publisher computes them before it puts a version.
 3. *Footers*: a table of 1,000 real files is published in full, statistics of its footers included,
    and then after each of some deletes in ten of them.
-4. *Appends*: 100 rows each through ``Table.append``, coordinated in memory, without publishing and
-   with each format. Ways take turns, append by append; reported are medians, and their ratio.
+4. *Appends*: 100 rows each through ``Table.append``, coordinated in memory, without publishing,
+   with each format, and with each format before the commit returns (``publish.lag_seconds=0``).
+   Ways take turns, ``BLOCK`` appends each, until all are published. Reported are the median append,
+   with the processor time of the whole block per append, publications included; medians over
+   blocks; and ratios to the block without.
 5. Each number is a median of milliseconds. In brackets is processor time, which a busy machine
    distorts less, and a slow disk not at all. Writes are durable; ``--on /dev/shm`` has no disk.
 
@@ -253,21 +256,38 @@ def footers(root: Path, rounds: int, files: int) -> Measured:
     return found
 
 
-def appends(root: Path, turns: int) -> Measured:
+BLOCK = 100
+
+
+def block(table: Table, first: int) -> Cost:
+    """Return the median append of a block, and the processor time of an append."""
+    took, spent = [], time.process_time()
+    for n in range(first, first + BLOCK):
+        took.append(timed(lambda n=n: table.append(some_rows(n)))[1][0])
+    table.ports.finish()
+    return statistics.median(took), 1000 * (time.process_time() - spent) / BLOCK
+
+
+def appends(root: Path, rounds: int) -> Measured:
     """Measure appends with and without publishing, in turns."""
-    ways = {"without": {}, **{name: {f"publish.{name}": "on"} for name in FORMATS}}
-    ways["all"] = {f"publish.{name}": "on" for name in FORMATS}
+    on = {name: {f"publish.{name}": "on"} for name in FORMATS}
+    on["all"] = {key: value for each in on.values() for key, value in each.items()}
+    at_once = {f"{n}, in the call": {**o, "publish.lag_seconds": "0"} for n, o in on.items()}
+    ways: dict[str, Mapping[str, str]] = {"without": {}, **on, **at_once}
     tables = {way: new_table(root / f"append-{way}", some) for way, some in ways.items()}
     took: dict[str, list[Cost]] = {way: [] for way in ways}
-    for turn in range(turns):
+    for turn in range(rounds):
         for way, table in tables.items():
-            took[way].append(timed(lambda t=table, n=turn: t.append(some_rows(n)))[1])
-    whole, spent = median(took["without"])
+            took[way].append(block(table, turn * BLOCK))
     return {
-        way: {"append": one, "ratio": (one[0] / whole, one[1] / spent)}
+        way: {"append": median(some), "ratio": median([*map(ratios, some, took["without"])])}
         for way, some in took.items()
-        for one in [median(some)]
     }
+
+
+def ratios(one: Cost, other: Cost) -> Cost:
+    """Return the ratios of two costs."""
+    return one[0] / other[0], one[1] / other[1]
 
 
 def told(part: str, found: Measured) -> Iterator[str]:
@@ -308,7 +328,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "versions": lambda: versions(root, rounds, sizes),
             "difference": lambda: difference(3, sizes),
             "footers": lambda: footers(root, 3, 10 if given.quick else 1000),
-            "appends": lambda: appends(root, 3 if given.quick else 200),
+            "appends": lambda: appends(root, 1 if given.quick else 5),
         }
         found = {name: act() for name, act in acts.items() if given.only in (None, name)}
     if given.json:

@@ -39,6 +39,8 @@ from airflow_provider_segtable.core.tables.table_kind import TableKind
 
 # Schemas of tables
 _HOURS, _MINUTES = 24, 60
+_KNOWN = 64
+"""Schemas that are kept: a read asks for its table's several times."""
 FIELD_ID = b"PARQUET:field_id"
 """The key in a field's metadata under which pyarrow reads and writes the id of a column."""
 
@@ -103,6 +105,7 @@ def _is_zone(zone: str) -> bool:
     return True
 
 
+@lru_cache(maxsize=_KNOWN)
 def to_arrow(schema: Schema) -> pa.Schema:
     """Return the Arrow schema of a table schema."""
     return pa.schema([pa.field(c.name, parse_type(c.type), c.nullable) for c in schema.columns])

@@ -1,6 +1,6 @@
-"""Read files of an object store ahead of their use, so that round trips overlap.
+"""Read files ahead of their use, so that round trips overlap, and processors share the decoding.
 
-``read_ahead`` is for a reader of many files:
+``read_ahead`` is for a reader of many files of an object store:
 
 1. The rows of the next files are read while those of one are used. Only small files are read so,
    and each is then in memory as a whole; a larger one is read when its turn comes. It loads its own
@@ -13,18 +13,24 @@
 3. Jobs look at all footers first, then at the rows. If all inputs fit into the memory, both come
    from one load of each. Otherwise the ends of the files, which are short, are loaded first.
 
-On a local disk neither does anything: the kernel reads ahead.
+On a local disk the kernel reads ahead, so neither does anything. ``read_beside`` decodes there:
+
+4. The next files are read in threads while the rows of one are used, as many as there are
+   processors. Each thread holds few rows ahead of their use, and then waits: so memory does not
+   grow with the files. Rows keep their order.
+5. A small file is read when its turn comes: a thread would cost as much.
 """
 
+import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from itertools import islice
-from threading import Lock
-from typing import TypeVar
+from threading import Condition, Lock
+from typing import Generic, TypeVar
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.data.local_files import PIECE, truncated
 from airflow_provider_segtable.data.open_files import is_remote, open_known, wrong_size
@@ -78,6 +84,103 @@ def read_ahead(
 
 def _whole(read: Callable[[T], Iterator[R]], item: T) -> list[R]:
     return list(read(item))
+
+
+PROCESSORS = min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
+"""The most files of a local disk that are read at once."""
+LEAST_FILE = 256 << 10
+"""Least number of bytes of a file that a thread reads."""
+HELD = 16 << 20
+"""The bytes of rows that a thread holds before they are used, but for the last batch."""
+
+
+class _Stream(Generic[R]):
+    """What a thread reads, for the reader that uses it in its turn."""
+
+    def __init__(self, rows: Iterator[R], size: Callable[[R], int]) -> None:
+        self._rows = rows
+        self._size = size
+        self._held: deque[R] = deque()
+        self._bytes = 0
+        self._ended = self._stopped = False
+        self._error: BaseException | None = None
+        self._changed = Condition()
+
+    def run(self) -> None:
+        """Read to the end, or until it is stopped; an error is the user's."""
+        try:
+            for rows in self._rows:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._stopped or self._bytes < HELD)
+                    if self._stopped:
+                        return
+                    self._held.append(rows)
+                    self._bytes += self._size(rows)
+                    self._changed.notify_all()
+        except BaseException as error:  # noqa: BLE001 - raised where the rows are used
+            self._error = error
+        finally:
+            with self._changed:
+                self._ended = True
+                self._changed.notify_all()
+
+    def used(self) -> Iterator[R]:
+        """Yield what was read, in order."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._ended or bool(self._held))
+                if not self._held:
+                    break
+                rows = self._held.popleft()
+                self._bytes -= self._size(rows)
+                self._changed.notify_all()
+            yield rows
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        """End the reading: nothing more is used."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+
+def read_beside(
+    items: Iterable[T],
+    read: Callable[[T], Iterator[R]],
+    size: Callable[[T], int],
+    row_bytes: Callable[[R], int],
+) -> Generator[tuple[T, Iterator[R]], None, None]:
+    """Yield items, each with what is read of it; threads begin before its turn.
+
+    Args:
+        items: what is read, in order; each is used up before the next.
+        read: reads an item.
+        size: the bytes of an item.
+        row_bytes: the bytes of what is read at once.
+    """
+    left, waiting = iter(items), deque[tuple[T, _Stream[R] | None]]()
+    begun: list[_Stream[R]] = []
+    pool = ThreadPoolExecutor(PROCESSORS, "segtable-rows")
+    try:
+        while True:
+            for item in islice(left, PROCESSORS - len(waiting)):
+                stream = _Stream(read(item), row_bytes) if size(item) >= LEAST_FILE else None
+                waiting.append((item, stream))
+                if stream is not None:
+                    begun.append(stream)
+                    pool.submit(stream.run)
+            if not waiting:
+                return
+            item, ahead = waiting.popleft()
+            yield item, read(item) if ahead is None else ahead.used()
+            if ahead is not None:
+                ahead.stop()
+                begun.remove(ahead)
+    finally:
+        for each in begun:
+            each.stop()
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 @dataclass(frozen=True, slots=True)

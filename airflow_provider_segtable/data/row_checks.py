@@ -9,6 +9,8 @@
 4. Event times must be in range, never null.
 """
 
+from collections import Counter
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -43,25 +45,39 @@ def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     Raises:
         SchemaMismatch: naming the column, the expected and the found type.
     """
-    names = rows.column_names
-    for name in names:
-        if name not in schema.names:
+    places = {name: at for at, name in enumerate(rows.column_names)}
+    _check_names(rows, schema)
+    columns = [
+        _column(rows.column(places[field.name]), field)
+        if field.name in places
+        else _default(rows, field)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _check_names(rows: pa.Table, schema: pa.Schema) -> None:
+    """Refuse columns that the table lacks, and names that several columns have."""
+    counts, known = Counter(rows.column_names), {*schema.names}
+    for at, (name, count) in enumerate(counts.items()):
+        if name not in known:
             raise SchemaMismatch(
-                f"column {name!r} ({rows.schema.field(names.index(name)).type}) is not in the "
+                f"column {name!r} ({rows.schema.field(at).type}) is not in the "
                 f"table, which has {', '.join(schema.names)}: leave it out (ingest: --columns), "
                 "rename it, or add it to the table first (table alter --add)"
             )
-        if names.count(name) > 1:
-            raise SchemaMismatch(f"column {name!r} occurs {names.count(name)} times: rename one")
-    return pa.table([_column(rows, field) for field in schema], schema=schema)
+        if count > 1:
+            raise SchemaMismatch(f"column {name!r} occurs {count} times: rename one")
 
 
-def _column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray:
-    if field.name not in rows.column_names and may_be_left_out(field):
+def _default(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray:
+    """Return a column that the rows leave out."""
+    if may_be_left_out(field):
         return pa.chunked_array([pa.repeat(default_of(field), rows.num_rows)])
-    if field.name not in rows.column_names:
-        raise SchemaMismatch(f"column {field.name!r} is missing: the table has it as {field.type}")
-    column = rows.column(field.name)
+    raise SchemaMismatch(f"column {field.name!r} is missing: the table has it as {field.type}")
+
+
+def _column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     if column.type != field.type:
         column = _cast(column, field)
     if not field.nullable and column.null_count:

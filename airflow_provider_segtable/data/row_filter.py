@@ -11,7 +11,7 @@
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.predicate import Predicate, columns_of
 from airflow_provider_segtable.core.reads.effects import Origin, Origins, RowChange
 from airflow_provider_segtable.core.requests.read_request import COMPLETION_TIME, INSTANT
@@ -60,6 +61,16 @@ def flags_between(bits: Bits, start: int, rows: int) -> Flags:
     skipped = start % 8
     some = packed_of(bits)[start // 8 : -(-(start + rows) // 8)]
     return np.unpackbits(some, bitorder="little")[skipped : skipped + rows].view(np.bool_)
+
+
+def count_between(bits: Bits, start: int, rows: int) -> int:
+    """Return how many of ``rows`` rows from ``start`` on are in a set, without a flag for each."""
+    packed, end = packed_of(bits), start + rows
+    inner = packed[-(-start // 8) : end // 8]
+    if len(inner) < 2 or not hasattr(np, "bitwise_count"):
+        return int(flags_between(bits, start, rows).sum())
+    edges = (flags_between(bits, start, -start % 8), flags_between(bits, end - end % 8, end % 8))
+    return int(np.bitwise_count(inner).sum()) + sum(int(some.sum()) for some in edges)
 
 
 def _unzipped(bits: Bits) -> npt.NDArray[np.uint8]:
@@ -154,7 +165,10 @@ class RowFilter:
 
     def deleted_rows(self) -> int:
         """Return the number of rows that are left out; requires runs."""
-        return int(self.gone().sum())
+        if self.chosen is not None or self.predicates:
+            return int(self.gone().sum())
+        named = ((run, self.deleted.get(str(run.root))) for run in self.runs)
+        return sum(count_between(b, run.start, run.rows) for run, b in named if b is not None)
 
     def may_keep(self, first: int, count: int) -> bool:
         """Return whether a row may be left of ``count`` rows of the file from ``first`` on."""
@@ -303,7 +317,8 @@ ORIGIN = pa.schema([(INSTANT, _TIME), (COMPLETION_TIME, _TIME)])
 
 def with_origin_columns(known: pa.Schema) -> pa.Schema:
     """Return a table's columns, and those hidden ones whose names it does not have."""
-    return pa.schema([*known, *(field for field in ORIGIN if field.name not in known.names)])
+    names = {*known.names}
+    return pa.schema([*known, *(field for field in ORIGIN if field.name not in names)])
 
 
 def with_origins(rows: pa.RecordBatch, origins: Origins, names: Sequence[str]) -> pa.RecordBatch:

@@ -26,8 +26,7 @@ Rows for readers:
 """
 
 import re
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -35,6 +34,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import DependencyMissing, InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.reads.effects import CHANGE, CHANGE_COLUMNS, VERSION, RowChange
 from airflow_provider_segtable.core.requests.read_request import COMPLETION_TIME
@@ -82,6 +82,14 @@ def _arrow_table(rows: Any) -> pa.Table:
         "DataFrame, a pyarrow Table, RecordBatch or RecordBatchReader, or any object with "
         "__arrow_c_stream__; collect a LazyFrame first"
     )
+
+
+def with_columns(rows: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
+    """Return rows with some columns replaced, all at once: each ``set_column`` copies the list."""
+    if not columns:
+        return rows
+    every = [columns.get(name, rows.column(at)) for at, name in enumerate(rows.column_names)]
+    return pa.table(every, schema=rows.schema)
 
 
 # Event times as instants
@@ -286,8 +294,9 @@ def with_change_columns(known: pa.Schema) -> pa.Schema:
     Raises:
         SchemaMismatch: the table has a column of the same name.
     """
+    names = {*known.names}
     for name in CHANGE_COLUMNS:
-        if name in known.names:
+        if name in names:
             raise SchemaMismatch(f"a change feed has a column {name!r}: rename the table's own")
     return pa.schema([*known, *FEED])
 

@@ -53,6 +53,7 @@ and Singler, "Cache-, hash- and space-efficient Bloom filters" (2007).
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache, reduce
 from math import ceil, exp, sqrt
 from typing import Any
@@ -67,6 +68,11 @@ from airflow_provider_segtable.data.arrow_schema import of_any_length
 from airflow_provider_segtable.data.rows import instants
 from airflow_provider_segtable.data.value_bytes import ByteStrings, Unscaled
 
+try:
+    from xxhash import xxh64_intdigest
+except ImportError:  # the extra [fast] has it; without it this module computes the same
+    xxh64_intdigest = None
+
 # Hashes of values
 Hashes = npt.NDArray[np.uint64]
 
@@ -76,9 +82,16 @@ _PRIMES = (
 )
 _P1, _P2, _P3, _P4, _P5 = map(np.uint64, _PRIMES)
 _LANES = np.array([(_PRIMES[0] + _PRIMES[1]) % 2**64, _PRIMES[1], 0, 2**64 - _PRIMES[0]], np.uint64)
+_FIRST, _ALL = _PRIMES[0], 2**64 - 1
 _STRIPE = 32
 _WORD = 8
 _HALF = 4
+_FEW = 32
+"""So many values are hashed one after another as fast as together."""
+_AT_ONCE = 65_536
+"""Stripes of one value whose words are in memory as Python's numbers."""
+VERY_LONG = 1_024
+"""Bytes from which on a call of ``xxhash`` for one value pays."""
 
 
 def column_hashes(column: pa.Array | pa.ChunkedArray) -> Hashes:
@@ -145,6 +158,19 @@ def _of_words(values: Any) -> Hashes:
 
 
 def _of_bytes(strings: ByteStrings) -> Hashes:
+    """Hash texts: short ones together, very long ones one by one where a library does that."""
+    very_long = strings.lengths >= VERY_LONG if xxh64_intdigest else np.zeros(0, np.bool_)
+    if not very_long.any():
+        return _of_short(strings, slice(None))
+    hashes = np.empty(len(very_long), np.uint64)
+    hashes[~very_long] = _of_short(strings, ~very_long)
+    for row in np.flatnonzero(very_long).tolist():
+        hashes[row] = xxh64_intdigest(strings.value(row))
+    return hashes
+
+
+def _of_short(whole: ByteStrings, some: npt.NDArray[np.bool_] | slice) -> Hashes:
+    strings = replace(whole, starts=whole.starts[some], lengths=whole.lengths[some])
     lengths = strings.lengths
     hashes = np.full(len(lengths), _P5, np.uint64)
     long = np.flatnonzero(lengths >= _STRIPE)
@@ -166,19 +192,49 @@ def _of_bytes(strings: ByteStrings) -> Hashes:
 
 
 def _of_stripes(strings: ByteStrings, rows: npt.NDArray[np.int64]) -> Hashes:
-    """Return the state of long values after their whole stripes of 32 bytes."""
-    sums = np.repeat(_LANES[:, None], len(rows), axis=1)
+    """Return the state of long values after their whole stripes of 32 bytes.
+
+    Values go in steps of a stripe together, the longest first, as long as many have one more. The
+    few that are left, of any length, go on alone: a step of numpy costs as much as many of Python.
+    """
+    order = np.argsort(-strings.lengths[rows], kind="stable")
+    rows = rows[order]
     stripes = strings.lengths[rows] // _STRIPE
-    for number in range(int(stripes.max(initial=0))):
-        some = np.flatnonzero(stripes > number)
+    sums = np.repeat(_LANES[:, None], len(rows), axis=1)
+    together = int(stripes[_FEW]) if len(rows) > _FEW else 0
+    left = len(rows) - np.searchsorted(stripes[::-1], np.arange(together), side="right")
+    for number, count in enumerate(left.tolist()):
         for lane in range(4):
-            at = np.full(len(some), number * _STRIPE + lane * _WORD, np.int64)
-            sums[lane, some] = _round(sums[lane, some], _words_at(strings, at, rows[some]))
+            at = np.full(count, number * _STRIPE + lane * _WORD, np.int64)
+            words = _words_at(strings, at, rows[:count])
+            sums[lane, :count] = _round(sums[lane, :count], words)
+    for one in np.flatnonzero(stripes[:_FEW] > together).tolist():
+        begun = sums[:, one].tolist()
+        sums[:, one] = _gone_on(begun, strings, int(rows[one]), together, int(stripes[one]))
+    sums[:, order] = sums.copy()
     turns = zip(sums, (1, 7, 12, 18), strict=True)
     state = sum((_rotated(lane, bits) for lane, bits in turns), np.zeros(len(rows), np.uint64))
     for lane in sums:
         state = (state ^ _round(np.zeros_like(lane), lane)) * _P1 + _P4
     return state
+
+
+def _gone_on(lanes: list[int], strings: ByteStrings, row: int, begin: int, end: int) -> list[int]:
+    """Return the lanes of one value after its stripes from ``begin`` to ``end``."""
+    one, two, three, four = lanes
+    for first in range(begin, end, _AT_ONCE):
+        count = 4 * (min(end, first + _AT_ONCE) - first)
+        words = iter((strings.words_from(row, first * _STRIPE, count) * _P2).tolist())
+        for a, b, c, d in zip(words, words, words, words, strict=True):
+            one = (one + a) & _ALL
+            one = ((one << 31 | one >> 33) & _ALL) * _FIRST & _ALL
+            two = (two + b) & _ALL
+            two = ((two << 31 | two >> 33) & _ALL) * _FIRST & _ALL
+            three = (three + c) & _ALL
+            three = ((three << 31 | three >> 33) & _ALL) * _FIRST & _ALL
+            four = (four + d) & _ALL
+            four = ((four << 31 | four >> 33) & _ALL) * _FIRST & _ALL
+    return [one, two, three, four]
 
 
 def _words_at(

@@ -7,13 +7,13 @@
    (``data.keyed.keyed_rows``) and for indexes (``data.sketches``).
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.data.sort_keys import Indices, Numbers
 
 # Texts and bytes
@@ -24,11 +24,19 @@ _KEPT = np.array([0, *((2**64 - 1) ^ (2 ** (64 - 8 * n) - 1) for n in range(1, 9
 
 @dataclass(frozen=True, slots=True)
 class ByteStrings:
-    """Values without null: where each begins in ``windows``, the words at any byte, and lengths."""
+    """Values without null.
+
+    Attributes:
+        starts: where each begins in ``data``.
+        lengths: the length of each.
+        windows: the words at any byte of ``data``.
+        data: the bytes of all values, and some zeros.
+    """
 
     starts: Indices
     lengths: Indices
     windows: npt.NDArray[np.uint64]
+    data: npt.NDArray[np.uint8]
 
     @staticmethod
     def of(array: pa.Array) -> "ByteStrings":
@@ -45,7 +53,7 @@ class ByteStrings:
         count = last - first + 1
         windows: npt.NDArray[np.uint64] = np.ndarray((count,), ">u8", padded, strides=(1,))
         starts: Indices = ends[:-1] - first
-        return ByteStrings(starts, ends[1:] - ends[:-1], windows)
+        return ByteStrings(starts, ends[1:] - ends[:-1], windows, padded)
 
     def words(self, at: int, some: Indices | slice = slice(None)) -> Numbers:
         """Return the word of some values that begins with byte ``at``."""
@@ -59,6 +67,16 @@ class ByteStrings:
         """Return one byte of each of some values."""
         found: npt.NDArray[np.uint8] = self.windows[self.starts[some] + at] >> np.uint64(56)
         return found.astype(np.uint8)
+
+    def words_from(self, row: int, at: int, count: int) -> Numbers:
+        """Return ``count`` words of a value one after another, little-endian, from byte ``at``."""
+        start = int(self.starts[row]) + at
+        return self.data[start : start + count * WORD].view("<u8")
+
+    def value(self, row: int) -> memoryview:
+        """Return the bytes of a value."""
+        start = int(self.starts[row])
+        return self.data.data[start : start + int(self.lengths[row])]
 
     def prefix(self) -> int:
         """Return the number of bytes that all values begin with, and longer values go on after."""

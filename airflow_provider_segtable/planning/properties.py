@@ -51,12 +51,13 @@ Source of the defaults of retention: Hudi's cleaner (24 hours), Paimon's snapsho
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any, get_type_hints
 
 from airflow_provider_segtable.core.counted import MIB
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.index_kind import IndexKind
 from airflow_provider_segtable.core.indexes.index_state import KINDS, chosen_kind
@@ -455,6 +456,7 @@ ON = "on"
 
 _PUBLISH_WORDS = {ON: True, OFF: False, "true": True, "false": False}
 _FORMATS = ("delta", "iceberg")
+_MOST_LAG_S = 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -464,7 +466,9 @@ class PublishSettings:
     Attributes:
         delta: ``on`` publishes as Delta Lake (off).
         iceberg: ``on`` publishes as Apache Iceberg (off).
-        on_commit: ``on`` publishes after each commit (on); ``off`` when ``publish`` is called.
+        on_commit: ``on`` publishes after commits (on); ``off`` when ``publish`` is called.
+        lag_seconds: longest time from a commit until its version, or a newer one, is published
+            (5). 0 publishes each version before its commit returns.
         iceberg_catalog: name of the pyiceberg catalog that the Iceberg table is registered in.
         iceberg_table: its identifier there, ``namespace.table``.
     """
@@ -472,6 +476,7 @@ class PublishSettings:
     delta: str = OFF
     iceberg: str = OFF
     on_commit: str = ON
+    lag_seconds: float = 5.0
     iceberg_catalog: str = ""
     iceberg_table: str = ""
 
@@ -479,6 +484,11 @@ class PublishSettings:
         """Refuse invalid values."""
         for name in (*_FORMATS, "on_commit"):
             _switched(name, getattr(self, name))
+        if not 0 <= self.lag_seconds <= _MOST_LAG_S:
+            raise InvalidInput(
+                f"property {PUBLISH_PREFIX}.lag_seconds = {self.lag_seconds:g} is not between 0 "
+                f"and {_MOST_LAG_S}: write how many seconds readers may be behind, e.g. 5"
+            )
         if bool(self.iceberg_catalog) != bool(self.iceberg_table):
             raise InvalidInput(
                 f"{PUBLISH_PREFIX}.iceberg_catalog = {self.iceberg_catalog!r} and "
@@ -498,7 +508,7 @@ class PublishSettings:
 
     @property
     def after_commits(self) -> bool:
-        """Return whether each commit is published by its author."""
+        """Return whether commits are published by their authors."""
         return _switched("on_commit", self.on_commit)
 
 

@@ -35,8 +35,8 @@ Conditions:
     leave files out (``known_condition``).
 """
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import reduce
 from inspect import signature
 from operator import and_, eq, ge, gt, le, lt, ne, or_
@@ -50,6 +50,7 @@ from pyspark.sql import types as T  # noqa: N812  # the same
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema, to_arrow_type
 
 from airflow_provider_segtable.core.column_types import type_named
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.predicate import (
     AllOf,
@@ -271,11 +272,17 @@ def _readable(field: "pa.Field[Any]") -> "pa.Field[Any]":
 
 def with_defaults(df: DataFrame, schema: pa.Schema) -> DataFrame:
     """Return the DataFrame with the columns that it may leave out."""
-    for field in schema:
-        if field.name not in df.columns and may_be_left_out(field):
-            kind = spark_schema(pa.schema([field]))[0].dataType
-            df = df.withColumn(field.name, F.lit(default_of(field).as_py()).cast(kind))
-    return df
+    there = {*df.columns}
+    missing = [each for each in schema if each.name not in there and may_be_left_out(each)]
+    if not missing:
+        return df
+    kinds = [field.dataType for field in spark_schema(pa.schema(missing))]
+    return df.withColumns(
+        {
+            field.name: F.lit(default_of(field).as_py()).cast(kind)
+            for field, kind in zip(missing, kinds, strict=True)
+        }
+    )
 
 
 def _check_duration(field: "pa.Field[Any]", found: T.DataType) -> None:
@@ -296,9 +303,10 @@ def check_columns(df: DataFrame, schema: pa.Schema, time_column: str) -> DataFra
         SchemaMismatch: columns are missing, unknown or of a wrong type; the message names them.
     """
     df = with_defaults(df, schema)
-    missing = [name for name in schema.names if name not in df.columns]
-    unknown = [name for name in df.columns if name not in schema.names]
-    twice = sorted({name for name in df.columns if df.columns.count(name) > 1})
+    counts, known = Counter(df.columns), {*schema.names}
+    missing = [name for name in schema.names if name not in counts]
+    unknown = [name for name in counts if name not in known]
+    twice = sorted(name for name, count in counts.items() if count > 1)
     if missing or unknown or twice:
         found = (("missing", missing), ("unknown", unknown), ("given twice", twice))
         text = "; ".join(f"{what}: {', '.join(names)}" for what, names in found if names)
@@ -306,8 +314,8 @@ def check_columns(df: DataFrame, schema: pa.Schema, time_column: str) -> DataFra
             f"the rows do not have the table's columns ({text}): select or rename them"
         )
     ordered = df.select([column(df, name) for name in schema.names])
-    for field in schema:
-        _check_duration(field, ordered.schema[field.name].dataType)
+    for field, offered_field in zip(schema, ordered.schema, strict=True):
+        _check_duration(field, offered_field.dataType)
     try:
         offered = arrow_schema(ordered.schema)
     except PySparkException as error:
@@ -320,7 +328,8 @@ def check_columns(df: DataFrame, schema: pa.Schema, time_column: str) -> DataFra
 def identified(table: TableDefinition, fields: pa.Schema) -> pa.Schema:
     """Return fields with the ids of the table's columns, by which tasks read them."""
     known = stored_columns(table.schema)
-    return pa.schema([known.field(f.name) if f.name in known.names else f for f in fields])
+    named = {field.name: field for field in known}
+    return pa.schema([named.get(field.name, field) for field in fields])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,7 +354,8 @@ class FileColumns:
         target, old = identified(table, fields), stored_columns(table.schema_of(number))
         names = file_names(old, target)
         have = {field.name: field for field in old}
-        hidden = {field.name: field for field in fields if field.name not in table.schema.names}
+        shown = {*table.schema.names}
+        hidden = {field.name: field for field in fields if field.name not in shown}
         stored = (name for name in dict.fromkeys(names.values()) if name)
         schema = plain_columns(pa.schema([have.get(n) or hidden[n] for n in stored]))
         return FileColumns(target=target, schema=schema, names=names)

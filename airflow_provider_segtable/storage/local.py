@@ -13,7 +13,8 @@
    cut: ``OutcomeUnknown``.
 5. A symbolic link below the root is not followed (``disk``), nor left out of a listing: it
    is refused by name, since a file behind it must neither be deleted nor be taken for lost.
-6. ``turn`` locks the folder (``disk``): writers of one host take turns.
+6. ``turn`` locks the folder (``disk``): writers of one host take turns. One that waits makes an
+   offer (``storage.offers``).
 7. Errors need ``errno``, which obstore turns into text; and opening a table must not make its
    directory, which obstore does. So this adapter is plain ``os`` (obstore serves object stores).
 """
@@ -23,6 +24,7 @@ import errno
 import os
 import re
 import secrets
+import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -38,7 +40,8 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.disk import Folders, Sync, Turns, is_folder, reading, writing
-from airflow_provider_segtable.ports.storage import Entry
+from airflow_provider_segtable.ports.storage import Entry, Turn
+from airflow_provider_segtable.storage.offers import LocalTurn
 from airflow_provider_segtable.storage.table_paths import checked, folder, named_folders
 
 TEMPORARY = ".tmp"
@@ -58,6 +61,7 @@ class LocalStorage:
             sync: makes a file or directory durable; a seam for tests and measurements.
         """
         self._root = Path(root).absolute()
+        self._prefix = f"{self._root}/"  # joining paths costs more than looking at a file
         self._sync = sync
         self._folders = Folders(self._root, sync)
         self._turns = Turns()
@@ -82,6 +86,18 @@ class LocalStorage:
                     return file.read()
             finally:
                 os.close(fd)
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is such an object."""
+        checked(path, self.uri)
+        try:
+            with reading(self._full(path)), self._folders.at(path) as (parent, name):
+                mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
+        except NotFound:
+            return False
+        if stat.S_ISLNK(mode):
+            raise self._folders.link(path)
+        return stat.S_ISREG(mode)
 
     def create(self, path: str, data: bytes, *, ready: Callable[[], None] | None = None) -> None:
         """Create an object that must not exist yet, durably."""
@@ -117,13 +133,16 @@ class LocalStorage:
             self._folders.flush(below)
 
     @contextmanager
-    def turn(self, prefix: str, *, wait_s: float) -> Iterator[None]:
+    def turn(
+        self, prefix: str, *, wait_s: float, offer: Callable[[], bytes | None] | None = None
+    ) -> Iterator[Turn]:
         """Wait for this writer's turn among the writers of this host, and hold it; never raises."""
+        turn = LocalTurn(self._folders, prefix, offer)
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(OSError, SegtableError):  # e.g. there is no folder yet
                 parent = stack.enter_context(self._folders.opened(prefix))
-                stack.enter_context(self._turns.turn(parent, wait_s))
-            yield
+                stack.enter_context(self._turns.turn(parent, wait_s, turn.waiting()))
+            yield turn
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
         """Yield objects below a folder, ascending."""
@@ -240,7 +259,7 @@ class LocalStorage:
 
     def _entry(self, path: str) -> Entry | None:
         try:
-            found = (self._root / path).lstat()
+            found = os.lstat(self._prefix + path)
         except (FileNotFoundError, NotADirectoryError):  # deleted since
             return None
         return Entry(path=path, size=found.st_size, modified=found.st_mtime_ns // 1000)

@@ -16,13 +16,14 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Self, TypeAlias
 
 import pyarrow as pa
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
     CommitConflict,
@@ -291,10 +292,15 @@ def check_filled(rows: pa.Table, schema: pa.Schema, time_column: str) -> pa.Tabl
 
     The event time is never missing. Columns that were added later have their own default.
     """
-    for each in schema:
-        known = each.name in (*rows.column_names, time_column) or may_be_left_out(each)
-        if each.nullable and not known:
-            rows = rows.append_column(each.name, pa.nulls(rows.num_rows, each.type))
+    known = {*rows.column_names, time_column}
+    missing = [
+        each
+        for each in schema
+        if each.nullable and each.name not in known and not may_be_left_out(each)
+    ]
+    if missing:
+        nulls = (pa.nulls(rows.num_rows, each.type) for each in missing)
+        rows = pa.table([*rows.columns, *nulls], schema=pa.schema([*rows.schema, *missing]))
     return check_rows(rows, schema, time_column)
 
 

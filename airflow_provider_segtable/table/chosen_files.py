@@ -17,12 +17,12 @@
 
 import logging
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import pyarrow as pa
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.indexes.index_state import KINDS, IndexState, index_table
 from airflow_provider_segtable.core.log.state import State
@@ -40,6 +40,8 @@ from airflow_provider_segtable.core.reads.selection import (
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.core.time import Interval, aligned
+from airflow_provider_segtable.data.arrow_schema import to_arrow
+from airflow_provider_segtable.data.conditions import by_predicate
 from airflow_provider_segtable.data.indexes.entries import (
     IndexView,
     LayeredView,
@@ -47,6 +49,7 @@ from airflow_provider_segtable.data.indexes.entries import (
     view_of,
 )
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup
+from airflow_provider_segtable.data.keyed.wanted_keys import WantedKeys, one_of
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.index_entries import table_entries, waiting_entries
 from airflow_provider_segtable.table.parts import Clipped, Wanted, groups_to_read
@@ -209,11 +212,57 @@ def chosen_groups(
     found = groups_to_read(state, wanted.interval, start, base_only=base_only)
     if not wanted.conditions:
         return found
+    tests = record_tests(wanted.tests, rules)
+    keys = pinned_keys(tests, rules, state)
+    if keys is not None:
+        found = found.pruned(PrunedBy.BUCKETS, lambda group: _has(keys, group, state))
     timed = found.pruned(
         PrunedBy.EVENT_TIMES,
         lambda group: all(group.may_hold(each, wanted.time_column) for each in wanted.conditions),
     )
-    return pruned(ports, state, timed, _WantedGroups(record_tests(wanted.tests, rules)))
+    return pruned(ports, state, timed, _WantedGroups(tests))
+
+
+def groups_of_keys(
+    ports: TableContext,
+    state: State,
+    rules: MergeRules,
+    keys: WantedKeys,
+    interval: Interval | None,
+) -> tuple[FileGroup, ...]:
+    """Return the file groups that may have records of some keys.
+
+    Args:
+        ports: the table's ports.
+        state: the version.
+        rules: how the records of a key become its row.
+        keys: the keys, of which indexes are asked if they are few.
+        interval: only rows with event times in it.
+    """
+    found = groups_to_read(state, interval)
+    found = found.pruned(PrunedBy.BUCKETS, lambda group: _has(keys, group, state))
+    test = one_of(keys.rows, rules.key) if keys.rows.num_rows <= FEW_KEYS else None
+    if test is not None:
+        time = state.table.time_column
+        judged = by_predicate(test, time)
+        found = found.pruned(PrunedBy.EVENT_TIMES, lambda group: group.may_hold(judged, time))
+        found = pruned(ports, state, found, _WantedGroups(record_tests([test], rules)))
+    return found.left
+
+
+FEW_KEYS = 256
+"""The most keys of which an index is asked, each for each file."""
+
+
+def pinned_keys(tests: RecordTests, rules: MergeRules, state: State) -> WantedKeys | None:
+    """Return the keys that conditions on the key alone ask for; None if they pin none."""
+    if tests.by_key is None:
+        return None
+    return WantedKeys.pinned([tests.by_key], rules, to_arrow(state.table.schema))
+
+
+def _has(keys: WantedKeys, group: FileGroup, state: State) -> bool:
+    return any(keys.may_be_in(segment, state.layout.buckets) for segment in group.segments)
 
 
 @dataclass(frozen=True, slots=True)

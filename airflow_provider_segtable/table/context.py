@@ -18,10 +18,11 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from airflow_provider_segtable.coordination.address import SESSION_TIMEOUT_S, connect
 from airflow_provider_segtable.coordination.zookeeper.access import access_of
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     ClockSkew,
     CoordinatorUnavailable,
@@ -36,6 +37,7 @@ from airflow_provider_segtable.core.time import HOUR_US, SECOND_US, Instant, iso
 from airflow_provider_segtable.data.open_files import NestedFiles, open_files
 from airflow_provider_segtable.formats.format import Format
 from airflow_provider_segtable.formats.formats import FORMATS
+from airflow_provider_segtable.ports.background import Background
 from airflow_provider_segtable.ports.clock import Clock, Randomness
 from airflow_provider_segtable.ports.coordination import Coordinator, Lease
 from airflow_provider_segtable.ports.files import DataFiles, RangeReader
@@ -44,6 +46,9 @@ from airflow_provider_segtable.storage import open_storage
 from airflow_provider_segtable.storage.local import SystemClock, SystemRandomness
 from airflow_provider_segtable.storage.memory_storage import NestedStorage
 from airflow_provider_segtable.storage.table_paths import absolute
+from airflow_provider_segtable.table import background as process
+from airflow_provider_segtable.table.backlog import Backlog
+from airflow_provider_segtable.table.commit_queue import CommitQueue
 from airflow_provider_segtable.table.entry_cache import EntryCache
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.publications import Publications
@@ -165,7 +170,8 @@ class TableContext:
     difference. A local ``uri`` is absolute, because tasks run in other working directories.
     ``formats`` are the formats for publishing versions. ``log_store_options`` are the options for
     log stores of other processes; missing ones are taken from the environment. ``reads`` records
-    reads, for all tables of this process.
+    reads, for all tables of this process. ``background`` is what publishes after commits; without
+    it each commit is published in its own call.
     """
 
     uri: str
@@ -183,18 +189,22 @@ class TableContext:
         default_factory=lambda: FORMATS, repr=False, compare=False
     )
     reads: ReadRecorder = field(default=OF_THIS_PROCESS, repr=False, compare=False)
+    background: Background | None = field(default=None, repr=False, compare=False)
     log: EventLog = field(init=False, repr=False, compare=False)
     entries: EntryCache = field(init=False, repr=False, compare=False, default_factory=EntryCache)
     publications: Publications = field(
         init=False, repr=False, compare=False, default_factory=Publications
     )
+    commits: CommitQueue = field(init=False, repr=False, compare=False, default_factory=CommitQueue)
+    backlog: Backlog = field(init=False, repr=False, compare=False)
     inner: dict[str, "TableContext"] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )
 
     def __post_init__(self) -> None:
-        """Create the log, which caches its newest state."""
+        """Create the log, which caches its newest state, and the backlog of publications."""
         object.__setattr__(self, "log", EventLog(self.storage))
+        object.__setattr__(self, "backlog", Backlog(self.clock.monotonic))
 
     def __repr__(self) -> str:
         """Return the table's place; the ports hold credentials and caches."""
@@ -280,9 +290,14 @@ class TableContext:
     def by(self, author: str) -> "TableContext":
         """Return the same ports for another author; both share what they have read."""
         made = replace(self, author=author)
-        for name in ("log", "entries", "publications"):
+        for name in ("log", "entries", "publications", "backlog", "commits"):
             object.__setattr__(made, name, getattr(self, name))
         return made
+
+    def finish(self) -> None:
+        """Wait until this process has published its commits, for a bounded time."""
+        if self.background is not None:
+            self.background.flush()
 
     def at(self, uri: str) -> "TableContext":
         """Return the same ports for another table."""
@@ -291,7 +306,11 @@ class TableContext:
 
 
 def _opened(uri: str, options: Mapping[str, str]) -> tuple[Storage, DataFiles]:
-    """Open a table's storage, and its data files, which are read through it if it can do that."""
+    """Open a table's storage, and its data files, which are read through it if it can do that.
+
+    Both are found by an absolute path: the process may change its directory before it publishes.
+    """
+    uri = absolute(uri)
     storage = open_storage(uri, options)
     reader = storage if isinstance(storage, RangeReader) else None
     return storage, open_files(uri, options, reader=reader)
@@ -362,4 +381,5 @@ def open_context(
         optional_coordinator=_coordinator(zookeeper, zookeeper_options) if zookeeper else None,
         most_skew_s=_seconds(SKEW_VARIABLE, MOST_SKEW_S),
         clock_check=_OF_THIS_PROCESS,
+        background=process.OF_THIS_PROCESS,
     )

@@ -59,7 +59,7 @@ from airflow_provider_segtable.planning.properties import STATISTICS_PROPERTIES 
 from airflow_provider_segtable.storage import probe
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import TIMELINE, event_path, expired_path
-from airflow_provider_segtable.table.publishing.publisher import publish_after_commit
+from airflow_provider_segtable.table.publishing.after_commit import publish_after_commit
 from airflow_provider_segtable.table.publishing.refusing import check_published
 
 KNOWN = (*POLICY, *RETENTION, *INDEX, *LOG_STORE, *PUBLISH, *STATISTICS)

@@ -27,12 +27,13 @@ The columns of a file (``segtable ingest --columns``, ``--deleted``, ``--cast``)
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, NotFound, SchemaMismatch
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.events import line
@@ -113,8 +114,9 @@ class FileColumns:
         Raises:
             SchemaMismatch: the file lacks a column; the message names the existing ones.
         """
+        there = {*found}
         for old in self.names.values():
-            if old not in found:
+            if old not in there:
                 raise SchemaMismatch(
                     f"--columns names {old!r}, which the file does not have: it has "
                     f"{', '.join(found)}"
@@ -126,8 +128,9 @@ class FileColumns:
         """Return the table's columns under the file's names, to read a text file by."""
         import pyarrow as pa
 
-        names = self.names or {name: name for name in schema.names}
-        some = {old: schema.field(new) for new, old in names.items() if new in schema.names}
+        fields = {field.name: field for field in schema}
+        names = self.names or {name: name for name in fields}
+        some = {old: fields[new] for new, old in names.items() if new in fields}
         return pa.schema([each.with_name(old) for old, each in some.items()])
 
     def read(self, file: "InputFile", table: TableDefinition) -> "pa.Table":
@@ -166,11 +169,13 @@ class FileColumns:
 
 
 def _cast(rows: "pa.Table", schema: "pa.Schema") -> "pa.Table":
-    for at, name in enumerate(rows.column_names):
-        if name in schema.names and rows.schema.field(at).type != schema.field(name).type:
-            column = _cast_column(rows.column(at), schema.field(name))
-            rows = rows.set_column(at, name, column)
-    return rows
+    import pyarrow as pa
+
+    wanted, columns = {field.name: field for field in schema}, []
+    for found, column in zip(rows.schema, rows.columns, strict=True):
+        known = wanted.get(found.name, found)
+        columns.append(column if found.type == known.type else _cast_column(column, known))
+    return pa.table(columns, names=rows.column_names)
 
 
 def _cast_column(column: "pa.ChunkedArray", wanted: "pa.Field") -> "pa.ChunkedArray":

@@ -15,13 +15,13 @@
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import holds_any
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.predicate import Predicate
@@ -39,8 +39,9 @@ from airflow_provider_segtable.core.time import Instant, Interval
 from airflow_provider_segtable.core.timeline import Visible
 from airflow_provider_segtable.data.conditions import Condition
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup, MergedRead, file_groups
-from airflow_provider_segtable.data.keyed.group_reader import GroupReader, Views
+from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.data.keyed.settled_rows import Division
+from airflow_provider_segtable.data.parquet.checked_tail import Views
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.parquet.table_file import stored_columns
 from airflow_provider_segtable.data.row_filter import RowFilter, hidden_of
@@ -131,12 +132,14 @@ class Wanted:
 class PartReader:
     """Reads parts in the columns of a table's definition, whatever schema their files have.
 
-    ``checked`` compares their bytes with checksums.
+    ``checked`` compares their bytes with checksums; ``views`` has tails of files that were read
+    before, which reads with a condition use.
     """
 
     files: DataFiles
     table: TableDefinition
     checked: bool
+    views: Views | None = None
 
     def reading(
         self,
@@ -159,6 +162,7 @@ class PartReader:
             addressed=addressed,
             checked=self.checked,
             where=where,
+            views=None if where is None else self.views,
         )
 
 
@@ -249,7 +253,8 @@ class MergedScan:
         where: a condition on merged rows.
         checked: compare data files with their checksums.
         since: only rows of keys with a record that completed after this time.
-        views: keeps what was computed of files.
+        views: tails of files that were read before, which reads with a condition use, and fates of
+            rows.
         in_order: whether rows are needed in the order of keys within a bucket; else less is merged.
     """
 
@@ -289,7 +294,10 @@ class MergedScan:
 
     @property
     def _reader(self) -> GroupReader:
-        return GroupReader(self.files, self.table, checked=self.checked, views=self.views)
+        tails = None if self.where is None else self.views
+        return GroupReader(
+            self.files, self.table, checked=self.checked, views=tails, fates=self.views
+        )
 
     @property
     def _merged(self) -> MergedRead:

@@ -7,14 +7,18 @@
 4. A version that is in a catalog is not registered again. A catalog that failed is not called for a
    minute, so that it delays no commit.
 5. A reason for not publishing is reported once, until the format is published again.
+6. A forked process takes turns of its own: another thread of its parent may have held one.
 """
 
+import os
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from string import digits
 from threading import Lock
+from weakref import WeakSet
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.formats.format import Published
 
@@ -48,7 +52,7 @@ class Registration:
         return now - self.at < REST_S if self.why else self.version == version
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class Publications:
     """The last publications of one table, by the name of the format."""
 
@@ -57,6 +61,14 @@ class Publications:
     _turns: dict[str, Lock] = field(default_factory=dict)
     _named: dict[str, set[str]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
+
+    def __post_init__(self) -> None:
+        """Have a fork reset the locks."""
+        _ALL.add(self)
+
+    def reset(self) -> None:
+        """Make new locks, in a forked process."""
+        self._turns, self._lock = {}, Lock()
 
     @contextmanager
     def turn(self, name: str) -> Iterator[bool]:
@@ -111,3 +123,14 @@ class Publications:
             new = reason not in known
             known.add(reason)
             return new
+
+
+_ALL: WeakSet[Publications] = WeakSet()
+
+
+def _reset_all() -> None:
+    for each in _ALL:
+        each.reset()
+
+
+os.register_at_fork(after_in_child=_reset_all)

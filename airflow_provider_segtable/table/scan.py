@@ -26,11 +26,12 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import pyarrow as pa
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.effects import KnownOrigins
@@ -45,6 +46,7 @@ from airflow_provider_segtable.core.reads.selection import (
     ReadPlan,
     Selection,
     footer_steps,
+    record_tests,
 )
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, columns_read
 from airflow_provider_segtable.core.segment import Segment, SegmentId
@@ -53,7 +55,7 @@ from airflow_provider_segtable.core.time import ALL_TIME, Interval
 from airflow_provider_segtable.core.timeline import Timeline
 from airflow_provider_segtable.data.arrow_schema import physical_schema, to_arrow
 from airflow_provider_segtable.data.conditions import Condition
-from airflow_provider_segtable.data.files_ahead import read_ahead
+from airflow_provider_segtable.data.files_ahead import PROCESSORS, read_ahead, read_beside
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup, labelled_rows
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.data.open_files import is_remote
@@ -70,7 +72,11 @@ from airflow_provider_segtable.data.rows import (
 from airflow_provider_segtable.data.table_kinds import arrow_kind_of
 from airflow_provider_segtable.data.vector_file import row_filters
 from airflow_provider_segtable.data.where import condition, timed
-from airflow_provider_segtable.table.chosen_files import chosen_groups, chosen_segments
+from airflow_provider_segtable.table.chosen_files import (
+    chosen_groups,
+    chosen_segments,
+    pinned_keys,
+)
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.parts import Clipped, MergedScan, Part, PartReader, Wanted
 from airflow_provider_segtable.table.read_recorder import UNWATCHED, ReadWatch, read_shape
@@ -256,7 +262,8 @@ class Scan:
     def origin_columns(self) -> tuple[str, ...]:
         """Return the hidden columns among those to read."""
         names = columns_read(self.request, self._known.names)
-        return tuple(name for name in names if name not in self._known.names)
+        known = {*self._known.names}
+        return tuple(name for name in names if name not in known)
 
     def interval(self) -> Interval | None:
         """Return the interval of event times outside which no row is wanted; None if empty."""
@@ -285,14 +292,13 @@ class Scan:
             yield from self._of_keys(rules)
             return
         names, where, watch = self.schema.names, self.where, self._watch(measured=True)
+        hidden = self.origin_columns
         for part, batches in self.batches_of(self.readings(self._watched_parts(watch))):
             for batch in batches:
                 kept = batch if where is None else where.keep(batch)
                 watch.saw(part.segment, kept.num_rows)
-                hidden = self.origin_columns
-                yield read_columns(
-                    kept, origins=part.origins, change=part.change, names=hidden
-                ).select(names)
+                shown = read_columns(kept, origins=part.origins, change=part.change, names=hidden)
+                yield shown.select(names)
         watch.ended()
 
     def _watch(self, *, measured: bool) -> ReadWatch:
@@ -320,12 +326,17 @@ class Scan:
     def batches_of(
         self, each: Iterator[tuple[Part, SegmentRead]]
     ) -> Iterator[tuple[Part, Iterator[pa.RecordBatch]]]:
-        """Yield parts with their rows; without a limit, an object store's next files are read."""
-        if self.request.limit is not None or not is_remote(self.ports.files):
+        """Yield parts with their rows; without a limit, the next files are read meanwhile."""
+        remote = is_remote(self.ports.files)
+        if self.request.limit is not None or (not remote and PROCESSORS == 1):
             for part, read in each:
                 yield part, read.batches()
             return
-        ahead = read_ahead(each, lambda one: one[1].batches(), lambda one: one[1].segment.size)
+        ahead = (
+            read_ahead(each, _rows_of, _size_of)
+            if remote
+            else read_beside(each, _rows_of, _size_of, lambda batch: batch.nbytes)
+        )
         with closing(ahead):
             for (part, _), batches in ahead:
                 yield part, batches
@@ -443,14 +454,15 @@ class Scan:
 
     def _with_origins(self, parts: Iterable[Part]) -> Iterator[Part]:
         """Yield parts with the origins of their rows, if these are requested."""
-        known = KnownOrigins(self.state.timeline)
+        known, wanted = KnownOrigins(self.state.timeline), self.origin_columns
         for part in parts:
-            yield replace(part, origins=known.of(part.segment)) if self.origin_columns else part
+            yield replace(part, origins=known.of(part.segment)) if wanted else part
 
     def _filtered(self, selection: Selection[Clipped]) -> Iterator[Part]:
         """Yield the parts of a selection, with their row filters."""
         found = selection.left
-        filters = row_filters(self.ports.files, self.state, (each.segment for each in found))
+        segments = (each.segment for each in found)
+        filters = row_filters(self.ports.files, self.state, segments, self.ports.entries)
         for segment, clip in found:
             part = Part(segment=segment, row_filter=filters[segment.id], clip=clip)
             yield part if self.start is None else added_part(part, self.start)
@@ -471,7 +483,8 @@ class Scan:
     def reader(self) -> PartReader:
         """Return the reader of the parts."""
         table, checked = self.state.table, self.request.checked
-        return PartReader(files=self.ports.files, table=table, checked=checked)
+        ports = self.ports
+        return PartReader(files=ports.files, table=table, checked=checked, views=ports.entries)
 
     def _wanted(self) -> Wanted | None:
         """Return the wanted rows as a test of segments; None if no row can be wanted."""
@@ -504,7 +517,8 @@ class Scan:
     @property
     def _needed(self) -> list[str]:
         """Return the columns to read: those of the rows and of the condition."""
-        stored = [name for name in self.schema.names if name in self._columns.names]
+        known = {*self._columns.names}
+        stored = [name for name in self.schema.names if name in known]
         if self.where is None:
             return stored
         # a filter needs a column, or a batch would lose its number of rows
@@ -557,9 +571,16 @@ class Scan:
         found = chosen_groups(
             self.ports, self.state, rules, wanted, start=self.start, base_only=base_only
         )
-        if base_only or self.start is not None:
+        if base_only or self.start is not None or self._asks_for_keys(rules):
             return found
         return replace(found, left=with_settlements(self.ports, self.state, found.left))
+
+    def _asks_for_keys(self, rules: MergeRules) -> bool:
+        """Return whether the condition asks for some keys, of which a few pages are read."""
+        if self.where is None:
+            return False
+        tests = record_tests(self.where.predicates, rules)
+        return pinned_keys(tests, rules, self.state) is not None
 
     def _changes_of_keys(self, rules: MergeRules, start: State) -> Iterator[pa.RecordBatch]:
         """Yield the change feed of a table with a primary key."""
@@ -591,6 +612,14 @@ class Scan:
             kept = (where.keep(batch) for batch in merged.to_batches())
             merged = pa.Table.from_batches(kept, merged.schema)
         return merged.select(self.schema.names)
+
+
+def _rows_of(one: tuple[Part, SegmentRead]) -> Iterator[pa.RecordBatch]:
+    return one[1].batches()
+
+
+def _size_of(one: tuple[Part, SegmentRead]) -> int:
+    return one[1].segment.size
 
 
 def _batches(rows: pa.Table) -> Iterator[pa.RecordBatch]:

@@ -2,11 +2,11 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.change_request import Where
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, read_request
@@ -28,6 +28,7 @@ from airflow_provider_segtable.table.definition import (
 )
 from airflow_provider_segtable.table.dropping import DropResult, drop
 from airflow_provider_segtable.table.load import append_rows
+from airflow_provider_segtable.table.lookup import Missing, get_rows
 from airflow_provider_segtable.table.restoration import TableVersions
 from airflow_provider_segtable.table.scan import Scan
 from airflow_provider_segtable.table.snapshot import Snapshot
@@ -303,6 +304,52 @@ class Table(TableChanges, TableIndexes, TablePublishing, TableVersions):
         end = version_read(log, request)
         start = start_read(log, request, end)
         return Scan(ports=self.ports, state=end, request=request, start=start)
+
+    def get(
+        self,
+        keys: Any,
+        *,
+        columns: Sequence[str] | None = None,
+        interval: TimeRange | None = None,
+        version: int | None = None,
+        as_of: Time | None = None,
+        tag: str | None = None,
+        missing: Missing = "absent",
+        checked: bool = True,
+    ) -> pa.Table:
+        """Return the rows of primary keys, in the order of the keys.
+
+        A key that is given twice counts once. A key with rows in several time chunks has them all,
+        in the order of time; ``interval`` chooses.
+
+        Args:
+            keys: one key, or several: values, or tuples of a key of several columns; an Arrow array
+                or a pandas or Polars DataFrame, or anything that speaks Arrow, with the key's
+                columns. Texts are converted to numbers, times and dates.
+            columns: only these, in this order; all by default.
+            interval: only rows with event times in it, as for ``scan``.
+            version: the table after this event.
+            as_of: the table at this time, inclusive.
+            tag: the table at this tag.
+            missing: keys without a row are ``"absent"``, or have a row with ``"null"`` in all other
+                columns.
+            checked: compare data files with their checksums.
+
+        Raises:
+            InvalidInput: the table has no primary key, or the keys do not fit it.
+            SchemaMismatch: there is no such column.
+            VersionExpired: the version is no longer kept.
+        """
+        request = read_request(
+            columns=columns,
+            interval=interval,
+            version=version,
+            as_of=as_of,
+            tag=tag,
+            checked=checked,
+        )
+        state = version_read(self.ports.log, request)
+        return get_rows(Scan(ports=self.ports, state=state, request=request), keys, missing)
 
     def alter(
         self,

@@ -103,7 +103,7 @@ def test_the_planner_sends_the_lag_of_what_is_published(
     flights: Flights, receiver: Receiver
 ) -> None:
     """A format that is switched on has a lag, as soon as it has a version."""
-    flights.table.alter(set={"publish.delta": "on"})
+    flights.table.alter(set={"publish.delta": "on", "publish.lag_seconds": "0"})
     SegtablePlanOperator(task_id="t", table="flights", trigger_dag_ids=MINOR).execute({})
     told = receiver.values(8)
     assert told["publication.lag_events.flights.delta"] == "0|g"

@@ -30,7 +30,8 @@ def table_of(root: Path, unit: str) -> Table:
             ("local", pa.timestamp(unit)),
         ]
     )
-    table = new_table(root, schema, granularity="month", properties={"publish.delta": "on"})
+    on = {"publish.delta": "on", "publish.lag_seconds": "0"}
+    table = new_table(root, schema, granularity="month", properties=on)
     times = [START + timedelta(hours=n) for n in range(HOURS)]
     made = [{"at": at, "local": at.replace(tzinfo=None)} for at in times]
     table.append(pa.Table.from_pylist(made, schema))

@@ -100,6 +100,7 @@ class Lake:
             "compaction.clustering": "customer",
             "compaction.skip_offset_minutes": "11520",
             "publish.delta": "on",
+            "publish.lag_seconds": "0",
         }
         self._days_ago(6.5)
         table = self._create(ORDERS, properties)
@@ -131,6 +132,7 @@ class Lake:
     def returns(self) -> None:
         """Make the tidy table."""
         properties = {"compaction.min_segments": "4", "publish.delta": "on"}
+        properties["publish.lag_seconds"] = "0"
         self._days_ago(9)
         table = self._create(RETURNS, properties)
         table.create_index("by_customer", "column_stats", "customer")

@@ -2,8 +2,9 @@
 
 import json
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import UTC
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,7 @@ from airflow_provider_segtable.cli.input.options import (
     store_options,
 )
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.reads.selection import ReadPlan
@@ -203,13 +205,13 @@ def scan(
     shown = ROWS_FOR_PEOPLE if answer.limit is None and people else answer.limit
     batches = replace(found, request=replace(found.request, limit=shown)).to_batches()
     if as_json:
-        rows = [row for batch in batches for row in _plain(batch)]
+        rows = [row for batch in batches for row in plain_rows(batch)]
         print_json({**head, "rows": rows})
     elif answer.format_ is Format.CSV:
-        _print_csv(batches, found.schema)
+        print_csv(batches, found.schema)
     elif answer.format_ is Format.JSON:
         for batch in batches:
-            sys.stdout.writelines(json.dumps(row) + "\n" for row in _plain(batch))
+            sys.stdout.writelines(json.dumps(row) + "\n" for row in plain_rows(batch))
     else:
         _print_table(batches, found, shown)
 
@@ -247,9 +249,22 @@ def _answer(facts: Facts, *, as_json: bool) -> None:
         sys.stdout.write(" ".join(str(facts[k]) for k in ("rows", "checksum") if k in facts) + "\n")
 
 
-def _plain(batch: "pa.RecordBatch") -> Iterator[dict[str, Any]]:
-    for row in batch.to_pylist():
-        yield {name: plain(value) for name, value in row.items()}
+def plain_rows(batch: "pa.RecordBatch") -> Iterator[dict[str, Any]]:
+    """Yield rows as JSON values."""
+    columns = {name: _values(batch.column(name)) for name in batch.schema.names}
+    for row in zip(*columns.values(), strict=True):
+        yield {name: plain(value) for name, value in zip(columns, row, strict=True)}
+
+
+def _values(column: "pa.Array") -> list[Any]:
+    """Return Python values; for a time with a zone Arrow would import pandas, half of a start."""
+    import pyarrow as pa
+
+    kind = column.type
+    if not pa.types.is_timestamp(kind) or kind.tz != "UTC" or kind.unit == "ns":
+        return list(column.to_pylist())
+    naive = column.cast(pa.timestamp(kind.unit)).to_pylist()
+    return [None if each is None else each.replace(tzinfo=UTC) for each in naive]
 
 
 def plain(value: Any) -> Any:
@@ -269,7 +284,12 @@ def plain(value: Any) -> Any:
             return str(value)
 
 
-def _print_csv(batches: Iterator["pa.RecordBatch"], schema: "pa.Schema") -> None:
+def print_csv(batches: Iterable["pa.RecordBatch"], schema: "pa.Schema") -> None:
+    """Print rows as CSV.
+
+    Raises:
+        InvalidInput: a column is of a type that CSV cannot hold.
+    """
     import pyarrow as pa
     from pyarrow import csv
 
@@ -282,18 +302,22 @@ def _print_csv(batches: Iterator["pa.RecordBatch"], schema: "pa.Schema") -> None
 
 
 def _print_table(batches: Iterator["pa.RecordBatch"], found: "Scan", limit: int | None) -> None:
-    columns = found.schema.names
-    rows = [row for batch in batches for row in _plain(batch)]
-    shown = _that_fit(columns, rows, out.width)
-    table = grid("", *shown)
-    for row in rows:
-        table.add_row(*(_cell(row[name]) for name in shown))
+    rows = [row for batch in batches for row in plain_rows(batch)]
     total = found.count()
     notes = [f"{counted(total, 'row')} at version {found.version}"]
     if limit is not None and total > limit:
         notes.append(f"--limit shows more than {limit}")
+    show_rows(found.schema.names, rows, notes)
+
+
+def show_rows(columns: list[str], rows: list[dict[str, Any]], notes: list[str]) -> None:
+    """Print rows as a table of the columns that fit, with notes below it."""
+    shown = _that_fit(columns, rows, out.width)
+    table = grid("", *shown)
+    for row in rows:
+        table.add_row(*(_cell(row[name]) for name in shown))
     if len(shown) < len(columns):
-        notes.append(f"{len(shown)} of {len(columns)} columns fit: --columns A,B,... chooses")
+        notes = [*notes, f"{len(shown)} of {len(columns)} columns fit: --columns A,B,... chooses"]
     show(captioned(table, "; ".join(notes)))
 
 

@@ -10,6 +10,7 @@ from rich.console import Group
 from rich.text import Text
 
 from airflow_provider_segtable.cli.advice import advise_like, advise_nullable, advise_nulls
+from airflow_provider_segtable.cli.commands.get_command import get
 from airflow_provider_segtable.cli.commands.scan_command import scan
 from airflow_provider_segtable.cli.display import drawing
 from airflow_provider_segtable.cli.display.drawing import property_list
@@ -315,6 +316,7 @@ def map_(
 
 
 tables.command()(scan)
+tables.command()(get)
 
 
 @tables.command()

@@ -27,11 +27,12 @@
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
 from airflow_provider_segtable.core.counted import counted, describe_size
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.predicate import AllOf, Predicate, columns_of, conjuncts
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
@@ -50,6 +51,8 @@ class PrunedBy(StrEnum):
     """Time chunks outside of the interval."""
     ROOTS = "roots"
     """Segments without rows of the wanted roots."""
+    BUCKETS = "buckets"
+    """File groups of other buckets than those of the keys that a condition names."""
     EVENT_TIMES = "event_times"
     """Segments whose first and last event time exclude all wanted rows."""
     BASE_ONLY = "base_only"

@@ -18,12 +18,13 @@
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from airflow_provider_segtable.core.arguments import option, pair, plain, shown
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.schema import Schema, no_column, split_names
 from airflow_provider_segtable.core.secret import is_secret_name
@@ -333,17 +334,19 @@ def check_fits(request: ChangeRequest, schema: Schema, time_column: str) -> None
 
 
 def _check_known(names: Sequence[str] | Mapping[str, Any], schema: Schema, use: str) -> None:
+    known = {*schema.names}
     for name in names:
-        if name not in schema.names:
+        if name not in known:
             raise no_column(name, schema.names, use)
 
 
 def _check_source(merge: Merge, columns: tuple[str, ...], schema: Schema, time_column: str) -> None:
+    known, given = {*schema.names}, {*columns}
     for name in merge.keys:
-        if name not in columns or name not in schema.names:
-            where, has = ("the table", schema.names) if name in columns else ("the source", columns)
+        if name not in given or name not in known:
+            where, has = ("the table", schema.names) if name in given else ("the source", columns)
             raise SchemaMismatch(f"{where} has no column {name!r} to join by: it has {has}")
-    strange = [name for name in columns if name not in schema.names]
+    strange = [name for name in columns if name not in known]
     if strange and merge.set is None and merge.keys:
         raise SchemaMismatch(
             f"the source has a column {strange[0]!r}, which the table lacks: drop it, or use it "
@@ -352,7 +355,7 @@ def _check_source(merge: Merge, columns: tuple[str, ...], schema: Schema, time_c
     if merge.unmatched is Unmatched.INSERT:
         for column in schema.columns:
             needed = not column.nullable or column.name == time_column
-            if needed and column.name not in columns:
+            if needed and column.name not in given:
                 raise SchemaMismatch(
                     f"the source has no column {column.name!r}, which no row of the table can do "
                     "without: add it, or give unmatched='ignore'"

@@ -19,13 +19,15 @@ What breaks rules 1, 2, 5 or 6 can be copied: its rows can be appended. What bre
 cannot be read, is refused, and the reason has the way out.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
 import pyarrow as pa
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import TimeOutOfRange
 from airflow_provider_segtable.core.paths import is_adopted
 from airflow_provider_segtable.core.schema import HIDDEN, Column
@@ -128,12 +130,13 @@ def _unreadable(
     if facts.descriptor:
         yield "segtable wrote it as a file of a table: move it away, or repair that table"
     names = facts.columns.names
+    counts, known = Counter(names), {*table.schema.names}
     for name in names:
-        if names.count(name) > 1:
-            yield f"it has {names.count(name)} columns called {name!r}: write it again"
+        if counts[name] > 1:
+            yield f"it has {counts[name]} columns called {name!r}: write it again"
         if name.startswith(HIDDEN):
             yield f"its column {name!r} has a reserved name: rename it"
-        if name not in table.schema.names and name not in ignored:
+        if name not in known and name not in ignored:
             yield (
                 f"the table has no column {name!r}: add it (segtable table alter), or leave it "
                 f"out by --ignore-columns {name}"
@@ -148,7 +151,8 @@ def _unreadable(
 
 
 def _lacking(facts: FileFacts, table: TableDefinition) -> Iterator[str]:
-    if table.time_column not in facts.columns.names:
+    there = {*facts.columns.names}
+    if table.time_column not in there:
         yield f"it has no column {table.time_column!r}, the event time"
         return
     bounds = facts.times.get(table.time_column)
@@ -161,7 +165,7 @@ def _lacking(facts: FileFacts, table: TableDefinition) -> Iterator[str]:
         )
     for column in table.schema.numbered:
         added = column.old_name == ""
-        if column.name not in facts.columns.names and not (column.nullable or added):
+        if column.name not in there and not (column.nullable or added):
             yield f"it has no column {column.name!r}, which is not null in the table"
         elif not column.nullable and facts.nulls.get(column.name, 0):
             yield f"its column {column.name!r} has nulls, and is not null in the table"
@@ -174,11 +178,12 @@ def _unfit(facts: FileFacts, table: TableDefinition, chunk: Interval | None) -> 
         yield f"files of this table have further columns, such as {hidden[0]}"
     if not is_adopted(facts.path):
         yield "its path has other characters than A-Z a-z 0-9 . _ + = -, or is too long"
-    first = table.schema_of(0)
+    first = {column.name: column for column in table.schema_of(0).columns}
+    there = {*facts.columns.names}
     for column in table.schema.numbered:
-        if column.name in facts.columns.names:
-            yield from _differing(facts, column, first.find(column.old_name))
-        elif column.old_name in facts.columns.names:
+        if column.name in there:
+            yield from _differing(facts, column, first.get(column.old_name))
+        elif column.old_name in there:
             yield f"column {column.old_name!r} was renamed to {column.name!r} in the table"
     yield from _of_dropped(facts, table)
     yield from _identified(facts, table)
@@ -204,8 +209,9 @@ def _differing(facts: FileFacts, column: Column, first: Column | None) -> Iterat
 def _of_dropped(facts: FileFacts, table: TableDefinition) -> Iterator[str]:
     """Yield the columns of the creation that a compaction could not write again."""
     present = {column.old_name for column in table.schema.numbered}
+    stored = {*facts.columns.names}
     for column in table.schema_of(0).columns:
-        there = column.name in facts.columns.names
+        there = column.name in stored
         if column.name in present:
             if not (there or column.nullable):
                 yield f"it has no column {column.name!r}, which the table was created with"

@@ -20,7 +20,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from glob import glob
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -38,6 +38,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from airflow_provider_segtable.core.counted import numbered_row
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch, StorageError
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat, check_separated
 from airflow_provider_segtable.core.schemes import object_stores, store_of
@@ -361,12 +362,13 @@ def _json_rows(stream: Any, schema: pa.Schema) -> pa.Table:
         [f.with_type(pa.string()) if pa.types.is_timestamp(f.type) else f for f in nullable]
     )
     rows = pj.read_json(stream, parse_options=pj.ParseOptions(explicit_schema=texts))
-    for at, name in enumerate(rows.column_names):
-        if name in schema.names and pa.types.is_timestamp(kind := schema.field(name).type):
-            rows = rows.set_column(at, name, typed(rows.column(at), name, kind))
-        elif pa.types.is_floating(rows.column(at).type):
-            _refuse_infinite(rows.column(at), name)
-    return rows
+    times = {f.name: f.type for f in schema if pa.types.is_timestamp(f.type)}
+    columns = []
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        if name not in times and pa.types.is_floating(column.type):
+            _refuse_infinite(column, name)
+        columns.append(typed(column, name, times[name]) if name in times else column)
+    return pa.table(columns, names=rows.column_names)
 
 
 def _refuse_infinite(values: pa.ChunkedArray, name: str) -> None:

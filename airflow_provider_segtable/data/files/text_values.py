@@ -27,7 +27,7 @@ Rows that do not fit are set aside instead of refusing the file.
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from pathlib import Path
 from shlex import quote
@@ -38,6 +38,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.counted import numbered_row
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.data.row_checks import impossible_times
 from airflow_provider_segtable.data.rows import is_time
@@ -286,10 +287,10 @@ class BadRows:
         time = needed.time
         if time in rows.column_names and is_time(rows.schema.field(time).type):
             reasons |= dict.fromkeys(_where(impossible_times(rows.column(time))), untimed(time))
-        for name in needed.columns:
-            if name in rows.column_names:
-                missing = _where(rows.column(name).is_null())
-                reasons = dict.fromkeys(missing, is_needed(name)) | reasons
+        there = {*rows.column_names}
+        for name in filter(there.__contains__, needed.columns):
+            missing = _where(rows.column(name).is_null())
+            reasons = dict.fromkeys(missing, is_needed(name)) | reasons
         return self._without(rows, numbers, place, reasons)[0]
 
     def add(self, place: str, rows: Iterable[FoundRow]) -> None:
@@ -345,8 +346,9 @@ def _batched(lines: Iterable[Mapping[str, object]], size: int) -> Iterator[list[
 def text_faults(rows: pa.Table, schema: pa.Schema) -> dict[int, str]:
     """Return why texts are no values of their columns, by row; the first column that is wrong."""
     reasons: dict[int, str] = {}
+    known = {*schema.names}
     for name in rows.column_names:
-        if name in schema.names:
+        if name in known:
             kind, texts = schema.field(name).type, rows.column(name)
             for row in faults(texts, name, kind):
                 problem = f"{shown(texts[row].as_py())} is not a value of type {kind}"

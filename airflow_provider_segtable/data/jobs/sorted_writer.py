@@ -10,12 +10,12 @@
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.data.arrow_schema import of_any_length
 from airflow_provider_segtable.data.jobs.segment_writer import ENCODINGS, GROUP_BYTES, PARQUET
 from airflow_provider_segtable.data.parquet.table_file import with_own_ids
@@ -59,7 +59,8 @@ def writer(
 
 def _encodings(schema: pa.Schema) -> dict[str, Any]:
     """Return the option that names the encodings of columns without a dictionary."""
-    known = {name: how for name, how in ENCODINGS.items() if name in schema.names}
+    names = {*schema.names}
+    known = {name: how for name, how in ENCODINGS.items() if name in names}
     return {"column_encoding": known} if known else {}
 
 
@@ -97,21 +98,20 @@ def probed(rows: pa.Table, coded: Iterable[str] | None = None) -> Probe:
     if coded is not None:
         found = _encoded(rows, {"use_dictionary": sorted(coded), **bare})
         return Probe(sum(full for _, full in found.values()), frozenset(coded))
-    with_words = _encoded(rows, {})
+    with_words, texts = _encoded(rows, {}), _texts(rows.schema)
     without = _encoded(rows, {"use_dictionary": False, **bare})
     kept = frozenset(
         path
         for path, (size, _) in with_words.items()
-        if path not in ENCODINGS and (size <= without[path][0] or _text(rows, path))
+        if path not in ENCODINGS and (size <= without[path][0] or path in texts)
     )
     width = sum((with_words if path in kept else without)[path][1] for path in with_words)
     return Probe(width, kept)
 
 
-def _text(rows: pa.Table, path: str) -> bool:
-    if path not in rows.schema.names:
-        return False
-    return of_any_length(plain(rows.schema.field(path).type))
+def _texts(schema: pa.Schema) -> set[str]:
+    """Return the columns of text or bytes."""
+    return {field.name for field in schema if of_any_length(plain(field.type))}
 
 
 def _encoded(rows: pa.Table, how: dict[str, Any]) -> dict[str, tuple[float, float]]:

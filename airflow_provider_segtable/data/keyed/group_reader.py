@@ -41,15 +41,16 @@ import base64
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.segment import Run, Segment, SegmentId
 from airflow_provider_segtable.core.tables.definition import TableDefinition
@@ -68,7 +69,9 @@ from airflow_provider_segtable.core.timeline import sorted_run
 from airflow_provider_segtable.data.conditions import Condition
 from airflow_provider_segtable.data.keyed.key_groups import SCHEMA, Root
 from airflow_provider_segtable.data.keyed.keyed_rows import Part, with_root
+from airflow_provider_segtable.data.keyed.merging import OneBatch
 from airflow_provider_segtable.data.open_files import open_known
+from airflow_provider_segtable.data.parquet.checked_tail import Views
 from airflow_provider_segtable.data.parquet.descriptor import (
     CheckedSource,
     OpenedOnce,
@@ -83,6 +86,7 @@ from airflow_provider_segtable.data.parquet.table_file import (
     stored_columns,
 )
 from airflow_provider_segtable.data.row_filter import RowFilter
+from airflow_provider_segtable.data.rows import with_columns
 from airflow_provider_segtable.data.sort_keys import column_codes, composed
 from airflow_provider_segtable.ports.files import DataFiles
 
@@ -151,10 +155,11 @@ def described_roots(files: DataFiles, segment: Segment) -> pa.Table | None:
         CorruptTable: the entry of the footer is broken.
     """
     with open_known(files, segment.path, segment.size) as source:
-        if isinstance(source, CheckedSource):  # its footer is decoded anyway, to read the rows
-            entry = (source.metadata.metadata or {}).get(ROOTS)
-        else:
-            entry = read_footer(source).metadata.get(ROOTS)
+        entry = (
+            source.tail.entries
+            if isinstance(source, CheckedSource)
+            else read_footer(source).metadata
+        ).get(ROOTS)
     return None if entry is None else _decoded(entry, segment)
 
 
@@ -204,9 +209,34 @@ def run_of(reads: Iterable[SegmentRead]) -> Iterator[pa.Table]:
 
 
 # The columns of records and of shown rows
+@dataclass(slots=True)
+class _Known:
+    """The columns of the tables that were asked for last, by the identity of their definitions.
+
+    A read asks for them several times for each file, and to compare definitions would take longer.
+    """
+
+    tables: tuple[tuple[TableDefinition, pa.Schema, pa.Schema], ...] = ()
+
+    def of(self, table: TableDefinition) -> tuple[TableDefinition, pa.Schema, pa.Schema]:
+        """Return a table, and its columns with ids and without."""
+        for known in self.tables:
+            if known[0] is table:
+                return known
+        kind = table.kind
+        columns = files_columns(kind.input_schema(table.schema, table.time_column), kind)
+        found = table, columns, plain_columns(columns)
+        self.tables = (found, *self.tables[:_KNOWN_TABLES])
+        return found
+
+
+_KNOWN_TABLES = 7
+_KNOWN = _Known()
+
+
 def record_columns(table: TableDefinition) -> pa.Schema:
     """Return the columns of a table's files to read records by, with ids."""
-    return files_columns(table.kind.input_schema(table.schema, table.time_column), table.kind)
+    return _KNOWN.of(table)[1]
 
 
 def shown_defaults(table: TableDefinition) -> dict[str, pa.Scalar]:
@@ -220,11 +250,13 @@ def shown_defaults(table: TableDefinition) -> dict[str, pa.Scalar]:
 
 def with_defaults(rows: pa.Table, defaults: dict[str, pa.Scalar]) -> pa.Table:
     """Return merged rows with defaults in place of nulls."""
-    for at, name in enumerate(rows.column_names):
-        if name in defaults and rows.column(at).null_count:
-            filled = pc.fill_null(rows.column(at), defaults[name])
-            rows = rows.set_column(at, rows.schema.field(at), filled)
-    return rows
+    given = {*rows.column_names}
+    filled = {
+        name: pc.fill_null(rows.column(name), value)
+        for name, value in defaults.items()
+        if name in given and rows.column(name).null_count
+    }
+    return with_columns(rows, filled)
 
 
 # Runs of a file group
@@ -238,41 +270,36 @@ Filters = Mapping[SegmentId, RowFilter]
 _NO_FILTERS: Filters = {}
 
 
-class Views(Protocol):
-    """Computed views of immutable files, which a process keeps in bounded memory."""
-
-    def view(self, key: Hashable, made: Callable[[], tuple[View, int]]) -> View:
-        """Return the view of a key; ``made`` makes it, with its bytes."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class GroupReader:
     """Reads file groups of a table; ``checked`` compares bytes with their checksums.
 
-    ``views`` keeps what was computed of files; in tasks there are none. Files are opened for each
-    use, unless the reader is one of ``opened``.
+    ``views`` has tails of files that were read before, ``fates`` those of rows, which are computed
+    once a process (``data.keyed.settled_rows``). Files are opened for each use, unless the reader
+    is one of ``opened``.
     """
 
     files: DataFiles
     table: TableDefinition
     checked: bool = True
     views: Views | None = None
+    fates: Views | None = None
 
-    def view(self, key: Hashable, made: Callable[[], tuple[View, int]]) -> View:
-        """Return a view of immutable files, from memory if the process keeps any."""
-        return made()[0] if self.views is None else self.views.view(key, made)
+    def known(self, key: Hashable, made: Callable[[], tuple[View, int]]) -> View:
+        """Return what the process knows of a file group's rows; made anew if it keeps nothing."""
+        return made()[0] if self.fates is None else self.fates.view(key, made)
 
     @property
     def schema(self) -> pa.Schema:
         """Return the schema of the records, with the hidden columns."""
-        return plain_columns(record_columns(self.table))
+        return _KNOWN.of(self.table)[2]
 
     @contextmanager
     def opened(self, segments: Iterable[Segment]) -> Iterator["GroupReader"]:
         """Return a reader that opens each file of the segments once, and checks it then."""
         with ExitStack() as until:
-            files = SegmentFiles(self.files, segments) if self.checked else self.files
+            checked = SegmentFiles(self.files, segments, views=self.views)
+            files = checked if self.checked else self.files
             yield replace(self, files=OpenedOnce(files, until), checked=False)
 
     def roots(self, segments: Iterable[Segment]) -> pa.Table:
@@ -286,7 +313,7 @@ class GroupReader:
         where: Condition | None = None,
         part: Part | None = None,
         filters: Filters = _NO_FILTERS,
-    ) -> list[Iterator[pa.Table]]:
+    ) -> list[Iterable[pa.Table]]:
         """Return the sorted runs of the segments.
 
         Args:
@@ -326,9 +353,10 @@ class GroupReader:
                     columns=columns,
                     checked=self.checked,
                     where=where,
-                    row_filter=filters.get(segment.id, _numbered(segment)),
+                    row_filter=_filter_of(segment, filters, addressed=addressed),
                     addressed=addressed,
                     batch_rows=min(BATCH_ROWS, max(_LEAST, held)),
+                    views=self.views,
                 )
                 for segment in group
             ]
@@ -363,19 +391,24 @@ class GroupReader:
             row_filter=row_filter,
             checked=self.checked,
             where=where,
+            views=self.views,
         )
 
-    def _run(self, group: Sequence[SegmentRead], part: Part | None) -> Iterator[pa.Table]:
-        run = run_of(group)
+    def _run(self, group: Sequence[SegmentRead], part: Part | None) -> Iterable[pa.Table]:
+        few = sum(read.segment.rows for read in group) <= group[0].batch_rows
+        run = OneBatch(run_of(group)) if few else run_of(group)
         if part is None or all(part.encloses(read.segment) for read in group):
             return run
         time_column = self.table.time_column
         return (rows.filter(pa.array(part.of(rows, time_column))) for rows in run)
 
 
-def _numbered(segment: Segment) -> RowFilter:
-    """Return the filter that leaves all rows, and knows their numbers."""
-    return RowFilter(runs=(Run(segment.id, 0, segment.rows),))
+def _filter_of(segment: Segment, filters: Filters, *, addressed: bool) -> RowFilter | None:
+    """Return a file's row filter: the given one, or one that leaves all rows and numbers them."""
+    found = filters.get(segment.id)
+    if found is None and addressed:
+        return RowFilter(runs=(Run(segment.id, 0, segment.rows),))
+    return found
 
 
 def _share(segments: Sequence[Segment]) -> float:

@@ -42,7 +42,6 @@ vectors.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from math import gcd
 
@@ -52,6 +51,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.counted import counted, numbered_row
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.schema import Schema
 from airflow_provider_segtable.core.segment import Place, Segment
@@ -69,7 +69,7 @@ from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.arrow_schema import from_arrow, of_any_length, to_arrow
 from airflow_provider_segtable.data.keyed.key_groups import Flags, Root, RootOrders, whole
 from airflow_provider_segtable.data.keyed.merging import merged
-from airflow_provider_segtable.data.rows import US_PER_UNIT, instants
+from airflow_provider_segtable.data.rows import US_PER_UNIT, instants, with_columns
 from airflow_provider_segtable.data.value_bytes import ByteStrings, Unscaled
 
 
@@ -106,30 +106,30 @@ def log_rows(rows: pa.Table, rules: MergeRules, deleted: Flags | None = None) ->
         OP: pa.array(np.where(flags, DELETE, UPSERT).astype(np.int8)),
         ROOT_PARTITION: pa.array(np.full(rows.num_rows, OWN)),
     }
-    columns = []
-    for field in schema:
-        if field.name in given:
-            columns.append(given[field.name])
-        elif field.name in rows.column_names:
-            columns.append(rows.column(field.name))
-        else:
-            columns.append(pa.nulls(rows.num_rows, field.type))
-    whole = pa.table(columns, schema=schema)
+    given |= {name: rows.column(name) for name in rows.column_names if name not in given}
+    columns = (
+        given[field.name] if field.name in given else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    )
+    whole = pa.table(list(columns), schema=schema)
     return merged([_bare(whole, rules, flags)], rules, _own())
 
 
 def _bare(rows: pa.Table, rules: MergeRules, deleted: Flags) -> pa.Table:
     """Return rows with null in columns that a record does not set."""
     keep = {*rules.key, rules.ordering, *(g.ordering for g in rules.groups), *rules.fixed}
-    unset = dict.fromkeys(rows.column_names, pa.array(deleted))
+    gone = pa.array(deleted)
+    unset = dict.fromkeys(rows.column_names, gone) if deleted.any() else {}
     for group in rules.groups:
-        of_group = pc.or_(unset[group.ordering], rows.column(group.ordering).is_null())
-        unset.update(dict.fromkeys(group.columns, of_group))
-    for at, field in enumerate(rows.schema):
-        if field.name not in keep and field.nullable and pc.any(unset[field.name]).as_py():
-            bare = pc.if_else(unset[field.name], pa.scalar(None, field.type), rows.column(at))
-            rows = rows.set_column(at, field, bare)
-    return rows
+        of_group = pc.or_(gone, rows.column(group.ordering).is_null())
+        if pc.any(of_group).as_py():
+            unset.update(dict.fromkeys(group.columns, of_group))
+    bare = {
+        field.name: pc.if_else(unset[field.name], pa.scalar(None, field.type), rows.column(at))
+        for at, field in enumerate(rows.schema)
+        if field.name in unset and field.name not in keep and field.nullable
+    }
+    return with_columns(rows, bare)
 
 
 def check_keys(rows: pa.Table, key: Sequence[str]) -> None:
@@ -151,13 +151,13 @@ def check_keys(rows: pa.Table, key: Sequence[str]) -> None:
 
 def with_root(rows: pa.Table, root: int) -> pa.Table:
     """Return rows of a log file with the root that its commit gave to it."""
-    for at, field in enumerate(rows.schema):
-        if field.name == ROOT_PARTITION or field.name.startswith(ROOT_OF):
-            column = rows.column(at)
-            own = pc.equal(column, OWN)
-            put = pc.if_else(own, pa.scalar(root, pa.int64()), column)
-            rows = rows.set_column(at, field, put)
-    return rows
+    known = pa.scalar(root, pa.int64())
+    own = {
+        name: pc.if_else(pc.equal(rows.column(at), OWN), known, rows.column(at))
+        for at, name in enumerate(rows.column_names)
+        if name == ROOT_PARTITION or name.startswith(ROOT_OF)
+    }
+    return with_columns(rows, own)
 
 
 # Buckets

@@ -23,12 +23,13 @@ Layers of records in memory: the writes of one table, in the order of their prec
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput
 from airflow_provider_segtable.core.schema import HIDDEN
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
@@ -36,6 +37,7 @@ from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP, MergeRules
 from airflow_provider_segtable.core.time import Instant, Layout
 from airflow_provider_segtable.data.jobs.segment_writer import (
+    PAGE_ROWS,
     Described,
     SegmentPlacement,
     write_segment,
@@ -148,6 +150,7 @@ class LogWriter:
             self.files,
             rows,
             segment_id=segment_id,
+            page_rows=PAGE_ROWS,
             time_column=self.table.time_column,
             created=self.instant,
             token=token,

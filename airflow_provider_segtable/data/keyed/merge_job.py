@@ -35,13 +35,14 @@ Source of the idea: rehashing by whole buckets, as in Apache Hudi's bucket resiz
 
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.segment import (
     ChunkKey,
     Roots,
@@ -53,6 +54,7 @@ from airflow_provider_segtable.core.segment import (
 from airflow_provider_segtable.core.tables.merge_rules import ROOT_OF, ROOT_PARTITION, MergeRules
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data.jobs.segment_writer import (
+    PAGE_ROWS,
     Described,
     SegmentPlacement,
     emptied,
@@ -222,6 +224,7 @@ class _Merge:
             self._reader.files,
             _batches(first, rows),
             segment_id=segment_id,
+            page_rows=PAGE_ROWS,
             time_column=self._reader.table.time_column,
             created=job.created,
             token=job.attempt,

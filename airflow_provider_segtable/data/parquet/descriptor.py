@@ -18,7 +18,8 @@ Checksums cover every byte of a data file, by a chain that begins in the log:
    column does not read the whole file.
 4. A block that is copied whole from a checked file keeps its checksum: it was just compared.
 5. A file without a footer checksum in its descriptor is read unchecked: an older version wrote it.
-6. CRC-32 is computed by ISA-L if it is installed (extra ``fast``), five times as fast as by zlib.
+6. What is known of a file's tail is kept apart (``data.parquet.checked_tail``): a process that
+   reads a file again may have its tail.
 7. Parquet's own page checksums are also written, for readers that do not use this module (Spark's,
    other engines). They cover pages without their headers, and neither indexes nor footer.
 
@@ -45,19 +46,16 @@ record a file's expected properties outside the file.
 """
 
 import json
-import struct
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import accumulate
+from dataclasses import replace
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     ChecksumMismatch,
     CorruptTable,
@@ -80,34 +78,37 @@ from airflow_provider_segtable.data.open_files import (
     open_known,
 )
 from airflow_provider_segtable.data.parquet.adopted_source import AdoptedSource, own_checksum
+from airflow_provider_segtable.data.parquet.checked_tail import (
+    CHECKSUMS_KEY,
+    ENTRY,
+    Block,
+    Views,
+    crc32,
+    decoded_blocks,
+    kept_tail,
+    mismatch,
+)
 from airflow_provider_segtable.data.parquet.footer import Footer, read_footer
 from airflow_provider_segtable.ports.files import DataFiles, Ready, Sink, Source
-
-try:
-    from isal.isal_zlib import crc32
-except ImportError:  # no wheel for this machine, or a bare executor: same values, but slower
-    from zlib import crc32
 
 __all__ = ["crc32"]
 
 
 # Checksums of data files
-CHECKSUMS_KEY = b"segtable.checksums"
 BLOCK = 128 << 10
-_ENTRY = struct.Struct("<II")
+SMALL_BLOCK = 32 << 10
+"""The bytes of a block of files whose rows are looked up: a block is read and compared whole."""
 _FEW = 4
 """The most blocks to join to the held block; beyond that the held block is loaded again."""
-
-Block = tuple[int, int]
-"""The length and CRC-32 of consecutive bytes."""
 
 
 class ChecksumSink:
     """A ``Sink`` that computes checksums of the bytes written; ``entry`` ends the body."""
 
-    def __init__(self, sink: Sink) -> None:
-        """Write to ``sink``, which must be empty."""
+    def __init__(self, sink: Sink, block: int | None = None) -> None:
+        """Write to ``sink``, which must be empty, with blocks of so many bytes."""
         self._sink = sink
+        self._most = block or BLOCK
         self._blocks: list[Block] = []
         self._length = self._crc = 0
         self._tail_start = -1
@@ -135,11 +136,11 @@ class ChecksumSink:
             self._crc = crc32(left, self._crc)
             return
         while left:
-            some = left[: BLOCK - self._length]
+            some = left[: self._most - self._length]
             self._crc = crc32(some, self._crc)
             self._length += len(some)
             left = left[len(some) :]
-            if self._length == BLOCK:
+            if self._length == self._most:
                 self._end_block()
 
     def copy_from(self, source: Source, offset: int, length: int) -> None:
@@ -167,7 +168,7 @@ class ChecksumSink:
         """End the body; return the key-value metadata with its checksums."""
         self._end_block()
         self._tail_start = self._sink.position
-        table = b"".join(_ENTRY.pack(*block) for block in self._blocks)
+        table = b"".join(ENTRY.pack(*block) for block in self._blocks)
         return {CHECKSUMS_KEY: b64encode(table)}
 
     def _end_block(self) -> None:
@@ -187,29 +188,23 @@ class _Held:
 class CheckedSource:
     """A ``Source`` that compares bytes with their checksums before it returns them."""
 
-    def __init__(self, source: Source, footer: FooterChecksum) -> None:
-        """Load and compare the tail.
+    def __init__(self, source: Source, footer: FooterChecksum, views: Views | None = None) -> None:
+        """Load and compare the tail, unless it is kept.
 
         Raises:
             ChecksumMismatch: it differs from the log's checksum.
         """
         self.path = source.path
         self.size = source.size
+        self.tail = kept_tail(views, source, footer)
         self._source = source
         self._start = footer.start
-        if not 0 < footer.start < source.size:
-            raise _mismatch(self.path, f"its {source.size} bytes end before the footer")
-        self._tail = source.read_at(footer.start, source.size - footer.start)
-        if crc32(self._tail) != footer.crc:
-            raise _mismatch(self.path, "the footer, or an index before it")
-        self._crcs: list[int] = []
-        self._ends: list[int] = []
         self._held = _Held(-1, b"")
 
     @property
     def tail_size(self) -> int:
         """Return the number of bytes of page indexes and footer."""
-        return len(self._tail)
+        return len(self.tail.data)
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Return exactly ``length`` bytes from ``offset``; errors as ``view``."""
@@ -217,9 +212,14 @@ class CheckedSource:
         whole = found.obj
         return whole if isinstance(whole, bytes) and len(whole) == len(found) else bytes(found)
 
+    @property
+    def loads(self) -> bool:
+        """Return whether ranges can be loaded together, because each request is a round trip."""
+        return hasattr(self._source, "load")
+
     def load(self, ranges: Iterable[Range]) -> None:
         """Load the blocks of ranges that are read soon, if that is a gain."""
-        ends = self._table()
+        ends, _ = self.tail.blocks
         wanted = []
         for start, end in ranges:
             if 0 <= start < end <= self._start:
@@ -236,20 +236,20 @@ class CheckedSource:
         end = offset + length
         if offset < 0 or length <= 0 or end > self.size:
             return memoryview(self._source.read_at(offset, length))  # raises the right error
-        tail = memoryview(self._tail)
+        tail = memoryview(self.tail.data)
         if offset >= self._start:
             return tail[offset - self._start : end - self._start]
         body = self._body(offset, min(end, self._start))
         return body if end <= self._start else _joined(body, tail[: end - self._start])
 
-    @cached_property
+    @property
     def metadata(self) -> pq.FileMetaData:
         """The file's metadata, decoded from the tail when first needed.
 
         Raises:
             ArrowException: it is no Parquet footer.
         """
-        return pq.read_metadata(pa.BufferReader(self._tail))
+        return self.tail.metadata
 
     def check(self) -> None:
         """Compare every byte.
@@ -266,41 +266,27 @@ class CheckedSource:
         A piece that is only part of a block has no blocks.
         """
         end = offset + length
+        ends, crcs = self.tail.blocks
         while offset < end:
             if end > self._start:
                 raise CorruptTable(f"{self.path}: row groups reach into the footer: restore it")
-            first = bisect_right(self._table(), offset)
-            begin = self._ends[first - 1] if first else 0
-            last = bisect_right(self._ends, min(end, offset + PIECE))
+            first = bisect_right(ends, offset)
+            begin = ends[first - 1] if first else 0
+            last = bisect_right(ends, min(end, offset + PIECE))
             if begin == offset and first < last:
-                stop = self._ends[last - 1]
-                bounds = [offset, *self._ends[first:last]]
+                stop = ends[last - 1]
+                bounds = [offset, *ends[first:last]]
                 blocks = [
                     (b - a, crc)
-                    for a, b, crc in zip(bounds, bounds[1:], self._crcs[first:last], strict=False)
+                    for a, b, crc in zip(bounds, bounds[1:], crcs[first:last], strict=False)
                 ]
             else:
-                stop, blocks = min(end, self._ends[first]), []
+                stop, blocks = min(end, ends[first]), []
             yield self.read_at(offset, stop - offset), blocks
             offset = stop
 
-    def _table(self) -> list[int]:
-        """Return the ends of the blocks; loaded from the tail when first needed."""
-        if not self._ends:
-            try:
-                table = _decoded(self.path, (self.metadata.metadata or {})[CHECKSUMS_KEY])
-            except (pa.ArrowException, KeyError) as error:
-                problem = f"{self.path} has no checksums of its blocks ({error!r}): restore it"
-                raise CorruptTable(problem) from None
-            self._crcs = [crc for _, crc in table]
-            ends = [*accumulate(length for length, _ in table)]
-            if not ends or ends[-1] != self._start:
-                raise _mismatch(self.path, "its blocks do not end where its footer begins")
-            self._ends = ends
-        return self._ends
-
     def _body(self, offset: int, end: int) -> memoryview:
-        ends = self._table()
+        ends, _ = self.tail.blocks
         first, last = bisect_right(ends, offset), bisect_left(ends, end)
         begin, held = ends[first - 1] if first else 0, self._held
         if held.number != first or last - first > _FEW:  # loading a block again copies less
@@ -317,12 +303,13 @@ class CheckedSource:
         Raises:
             ChecksumMismatch: a block differs from the bytes written.
         """
-        start, at = self._ends[first - 1] if first else 0, 0
-        raw = memoryview(self._source.read_at(start, self._ends[last] - start))
+        ends, crcs = self.tail.blocks
+        start, at = ends[first - 1] if first else 0, 0
+        raw = memoryview(self._source.read_at(start, ends[last] - start))
         for number in range(first, last + 1):
-            end = self._ends[number] - start
-            if crc32(raw[at:end]) != self._crcs[number]:
-                raise _mismatch(self.path, f"bytes {start + at} to {start + end - 1}")
+            end = ends[number] - start
+            if crc32(raw[at:end]) != crcs[number]:
+                raise mismatch(self.path, f"bytes {start + at} to {start + end - 1}")
             if number == last:
                 self._held = _Held(number, bytes(raw[at:end]))
             at = end
@@ -331,13 +318,6 @@ class CheckedSource:
 
 def _joined(*parts: bytes | memoryview) -> memoryview:
     return memoryview(b"".join(parts))
-
-
-def _decoded(path: str, entry: bytes) -> list[Block]:
-    try:
-        return [*_ENTRY.iter_unpack(b64decode(entry, validate=True))]
-    except (ValueError, struct.error) as error:
-        raise CorruptTable(f"{path}: its checksums are garbled ({error}): restore it") from None
 
 
 def footer_checksum(source: Source, metadata: Mapping[bytes, bytes]) -> FooterChecksum | None:
@@ -349,17 +329,10 @@ def footer_checksum(source: Source, metadata: Mapping[bytes, bytes]) -> FooterCh
     """
     if CHECKSUMS_KEY not in metadata:
         return None
-    start = sum(length for length, _ in _decoded(source.path, metadata[CHECKSUMS_KEY]))
+    start = sum(length for length, _ in decoded_blocks(source.path, metadata[CHECKSUMS_KEY]))
     if start > source.size:
-        raise _mismatch(source.path, "its blocks pass its end")
+        raise mismatch(source.path, "its blocks pass its end")
     return FooterChecksum(start, crc32(source.read_at(start, source.size - start)))
-
-
-def _mismatch(path: str, where: str) -> ChecksumMismatch:
-    return ChecksumMismatch(
-        f"{path} was damaged after it was written ({where}): restore it from a backup; "
-        "`segtable verify --deep` finds all such files"
-    )
 
 
 # Segment descriptors and table definitions
@@ -546,11 +519,20 @@ THREADS = 16
 class SegmentFiles:
     """``DataFiles`` that check the files of given segments only.
 
-    ``whole`` is the most bytes of a file that is loaded by one request where one is a round trip.
+    ``whole`` is the most bytes of a file that is loaded by one request where one is a round trip;
+    ``views`` has tails of files that were read before.
     """
 
-    def __init__(self, files: DataFiles, segments: Iterable[Segment], *, whole: int = 0) -> None:
+    def __init__(
+        self,
+        files: DataFiles,
+        segments: Iterable[Segment],
+        *,
+        whole: int = 0,
+        views: Views | None = None,
+    ) -> None:
         """Check the files of ``segments``."""
+        self._views = views
         self.remote = is_remote(files)
         self._files = files
         self._segments = {segment.path: segment for segment in segments}
@@ -573,7 +555,7 @@ class SegmentFiles:
         with open_known(self._files, path, segment.size) as source:
             small = source.size <= self._whole
             held = MemorySource(path, source.read_at(0, source.size)) if small else source
-            yield checked_source(held, segment)
+            yield checked_source(held, segment, self._views)
 
     @contextmanager
     def create(self, path: str) -> Iterator[Sink]:
@@ -664,7 +646,7 @@ def check_whole(files: DataFiles, segment: Segment) -> None:
     return check_bytes(files, segment)
 
 
-def checked_source(source: Source, segment: Segment) -> Source:
+def checked_source(source: Source, segment: Segment, views: Views | None = None) -> Source:
     """Return a segment's open file, checked; errors as ``SegmentFiles.open``."""
     if source.size != segment.size:
         raise CorruptTable(
@@ -676,7 +658,7 @@ def checked_source(source: Source, segment: Segment) -> Source:
     if segment.adopted:
         return AdoptedSource(source, segment.footer)
     try:
-        return CheckedSource(source, segment.footer)
+        return CheckedSource(source, segment.footer, views)
     except ChecksumMismatch:
         found = described(source, read_footer(source))
         if found.id != segment.file_id:

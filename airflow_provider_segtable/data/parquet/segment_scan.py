@@ -25,47 +25,71 @@ Choosing row groups, by the statistics in the file's footer:
     types whose bounds are exact. For an expression over floating columns none are used: Arrow
     ignores that values may be NaN.
 11. Of these row groups, only those are read in which the row filter may keep a row.
+
+Choosing pages, by the page indexes before the footer:
+
+12. If the pages that may match have at most half of a file's rows, or the condition names few
+    values, pages are read: first of the columns of the condition, then of the others those with
+    rows that match (``data.parquet.page_reader``). So one row of a file that is sorted by the
+    condition's column costs a page of each column.
+13. This needs the condition as a predicate, and a file whose indexes were compared with a checksum.
+    Without them whole row groups are read.
+14. Where rows are addressed, or some are left out by position, whole pages stay together, so that
+    the positions of rows in a batch follow each other.
 """
 
 import io
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from io import RawIOBase
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_provider_segtable.core.errors import CorruptTable, NotFound
-from airflow_provider_segtable.core.predicate import Bounds, Day, Moment, can_be
+from airflow_provider_segtable.core.dataclass import dataclass
+from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput, NotFound
+from airflow_provider_segtable.core.predicate import (
+    Bounds,
+    Day,
+    Moment,
+    Predicate,
+    can_be,
+    columns_of,
+)
 from airflow_provider_segtable.core.reads.selection import FilePlan, GroupPlan
 from airflow_provider_segtable.core.segment import ROOT, ROW, Segment
 from airflow_provider_segtable.core.time import Interval
-from airflow_provider_segtable.data.conditions import Condition
+from airflow_provider_segtable.data.conditions import Condition, matches
 from airflow_provider_segtable.data.open_files import is_remote, load_ranges, open_known
 from airflow_provider_segtable.data.parquet.adopted_source import AdoptedSource
+from airflow_provider_segtable.data.parquet.checked_tail import Views
 from airflow_provider_segtable.data.parquet.descriptor import CheckedSource, SegmentFiles
+from airflow_provider_segtable.data.parquet.page_index import (
+    TIME_UNITS,
+    Flags,
+    RowSpans,
+)
+from airflow_provider_segtable.data.parquet.page_reader import PagedFile, PagedGroup, paged_file
 from airflow_provider_segtable.data.parquet.table_file import (
     TableFile,
     column_ranges,
     opened,
     plain_columns,
+    stored_as,
     stored_bytes,
-    target_name,
 )
 from airflow_provider_segtable.data.row_filter import ROOT_TYPE, RowFilter
 from airflow_provider_segtable.data.rows import instants
 from airflow_provider_segtable.ports.files import DataFiles, Source
 
+
 # Choosing row groups
-TIME_UNITS = {"milliseconds": (1000, 1), "microseconds": (1, 1), "nanoseconds": (1, 1000)}
-"""By Parquet's unit of time: a value times the first, divided by the second, is microseconds."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChoice:
     """The row groups of a file that are read.
@@ -118,7 +142,7 @@ def matching_groups(
         schema: the table's schema.
     """
     every = range(parquet.num_row_groups)
-    stored = _stored_as(parquet, schema)
+    stored = stored_as(parquet, schema)
     if isinstance(condition.test, pc.Expression):
         kinds = [schema.field(name).type for name in condition.columns]
         if not stored.keys() >= {*condition.columns} or any(map(pa.types.is_floating, kinds)):
@@ -130,24 +154,6 @@ def matching_groups(
         return None
     groups = [_Group(parquet.metadata.row_group(number), stored) for number in every]
     return [number for number in every if can_be(condition.test, groups[number].bounds)]
-
-
-def _stored_as(parquet: pq.ParquetFile | TableFile, schema: pa.Schema) -> dict[str, int]:
-    """Return the flat columns that are stored in the table's type, with their numbers."""
-    stored = parquet.schema_arrow
-    columns = [parquet.schema.column(number) for number in range(len(parquet.schema))]
-    paths = [column.path for column in columns]
-    return {
-        name: number
-        for number, column in enumerate(columns)
-        if column.max_repetition_level == 0
-        and column.max_definition_level <= 1
-        and paths.count(column.path) == 1
-        and (name := target_name(parquet, column.path))
-        and name in schema.names
-        and stored.get_field_index(name) >= 0
-        and stored.field(name).type == schema.field(name).type
-    }
 
 
 def _by_arrow(file: RawIOBase, test: pc.Expression, schema: pa.Schema) -> Sequence[int]:
@@ -204,6 +210,9 @@ def _values(found: Any) -> tuple[Any, Any]:
 # Reading rows
 BATCH_ROWS = 65_536
 """The rows of a batch, unless a reader asks for fewer."""
+
+PAGED_ROWS = 2 * BATCH_ROWS
+"""The most rows that are read together by pages, unless one page has more."""
 
 READ_AHEAD = 16 << 20
 """The bytes of row groups that are loaded together, unless one alone has more."""
@@ -284,6 +293,7 @@ class SegmentRead:
         checked: compare bytes with their checksums.
         where: leave out row groups in which no row matches; the other rows are not filtered.
         batch_rows: the most rows of a batch.
+        views: tails of files that were read before, in bounded memory.
     """
 
     files: DataFiles
@@ -298,6 +308,7 @@ class SegmentRead:
     checked: bool = True
     where: Condition | None = None
     batch_rows: int = BATCH_ROWS
+    views: Views | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows.
@@ -308,10 +319,8 @@ class SegmentRead:
             CorruptTable: the file differs from its entry in the log.
         """
         target, clip, row_filter = self._target, self._clip, self._filter
-        with self._opened() as (parquet, choice, source):
-            names = list(self._read)
-            stretches = self._stretches(source, parquet, choice)
-            for first, batch in _numbered(parquet, choice, names, self.batch_rows, stretches):
+        with self._accessed() as source:
+            for first, batch in self._rows(source):
                 rows = row_filter.addressed(batch, first) if self.addressed else batch
                 kept = row_filter.sifted(rows, first)
                 clipped = _clipped(kept, self.time_column, clip) if clip else kept
@@ -323,8 +332,7 @@ class SegmentRead:
         No row is filtered or clipped, but row groups are left out as in ``batches``; same errors.
         """
         with self._opened() as (parquet, choice, source):
-            stretches = self._stretches(source, parquet, choice)
-            yield from _numbered(parquet, choice, list(self._read), self.batch_rows, stretches)
+            yield from self._in_groups(source, parquet, choice)
 
     def row_groups(self) -> Iterator[pa.Table]:
         """Yield the rows of each row group, deleted ones among them; errors as ``batches``."""
@@ -360,6 +368,82 @@ class SegmentRead:
             read=number in choice.read,
         )
 
+    def _rows(self, source: Source) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the rows that may match, each batch with the number of its first row.
+
+        Rows of a batch follow each other in the file if they are addressed or left out by position.
+        """
+        test = self._test
+        if test is not None and isinstance(source, CheckedSource):
+            paged = paged_file(source, self.schema, {*self._read, *columns_of(test)})
+            may = None if paged is None else paged.rows_that_may(test)
+            if paged is not None and may is not None:
+                yield from self._in_pages(paged, test, may)
+                return
+        with self._parquet(source) as (parquet, choice):
+            yield from self._in_groups(source, parquet, choice)
+
+    def _in_groups(
+        self, source: Source, parquet: pq.ParquetFile | TableFile, choice: GroupChoice
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield all rows of the chosen row groups, each batch with the number of its first row."""
+        stretches = self._stretches(source, parquet, choice)
+        yield from _numbered(parquet, choice, list(self._read), self.batch_rows, stretches)
+
+    def _in_pages(
+        self, paged: PagedFile, test: Predicate, may: RowSpans
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the rows that match, or the pages that have them."""
+        for group in paged.groups():
+            inside = may.between(group.first, group.first + group.rows)
+            if inside.count and self._filter.may_keep(group.first, group.rows):
+                for some in inside.pieces(PAGED_ROWS):
+                    for first, batch in self._of_pages(group, test, some):
+                        yield group.first + first, batch
+
+    def _of_pages(
+        self, group: PagedGroup, test: Predicate, may: RowSpans
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the rows of some pages of a row group that match, or those of a page with one."""
+        together = self.addressed or not self._filter.passes_all
+        tested, spans = [*dict.fromkeys(columns_of(test))], may
+        found: dict[str, pa.Array] = {}
+        pin = group.shape.pin(group.tail, test)
+        hits = None if pin is None else group.find(*pin, may)
+        if pin is not None and hits is not None:
+            rows, numbers = hits
+            if not len(rows):
+                return
+            spans = may.having(rows) if together else RowSpans.of_rows(rows)
+            found = {} if together else {pin[0]: numbers}
+        found |= group.read([name for name in tested if name not in found], spans)
+        typed = [_as(found[name], self.schema.field(name).type) for name in tested]
+        first = pa.record_batch(typed, names=tested)
+        keep = _matching(first, test)
+        keep = spans.whole(keep) if together else keep
+        if not keep.any():
+            return
+        if not keep.all():
+            spans, first = RowSpans.of_rows(spans.rows[keep]), first.filter(pa.array(keep))
+        words = [ROOT] if ROOT in self._read else []  # pyarrow requires that the column is read
+        rest = group.read([name for name in self._read if name not in tested], spans, words)
+        columns = {**dict(zip(tested, first.columns, strict=True)), **rest}
+        names = self._read or tuple(tested)  # a batch without columns loses its number of rows
+        batch = pa.record_batch([columns[name] for name in names], names=list(names))
+        if not together:
+            yield int(spans.starts[0]), batch
+            return
+        at = 0
+        for start, end in zip(spans.starts.tolist(), spans.ends.tolist(), strict=True):
+            yield start, batch.slice(at, end - start)
+            at += end - start
+
+    @property
+    def _test(self) -> Predicate | None:
+        """Return a predicate that matching rows satisfy; None if none is known."""
+        test = None if self.where is None else self.where.test
+        return None if isinstance(test, pc.Expression) else test
+
     def _stretches(
         self, source: Source, parquet: pq.ParquetFile | TableFile, choice: GroupChoice
     ) -> Iterator[list[int]]:
@@ -373,29 +457,26 @@ class SegmentRead:
     def _opened(
         self, *, planned: bool = False
     ) -> Iterator[tuple[pq.ParquetFile | TableFile, GroupChoice, Source]]:
+        with (
+            self._accessed(planned=planned) as source,
+            self._parquet(source) as (parquet, choice),
+        ):
+            yield parquet, choice, source
+
+    @contextmanager
+    def _accessed(self, *, planned: bool = False) -> Iterator[Source]:
+        """Open the segment's file, and translate the errors of reading it."""
         segment = self.segment
-        words = [ROOT] if ROOT in self._read else []  # pyarrow requires that the column is read
-        files = SegmentFiles(self.files, [segment], whole=0 if planned else WHOLE)
+        whole = 0 if planned else WHOLE
+        files = SegmentFiles(self.files, [segment], whole=whole, views=self.views)
         opening = (
             files.open(segment.path)
             if self.checked
             else open_known(self.files, segment.path, segment.size)
         )
         try:
-            with (
-                opening as source,
-                opened(
-                    SourceFile(source),
-                    self.schema,
-                    words=words,
-                    metadata=source.metadata
-                    if isinstance(source, CheckedSource | AdoptedSource)
-                    else None,
-                ) as parquet,
-            ):
-                file = SourceFile(source)
-                choice = chosen_groups(parquet, file, self.where, self.schema, self._filter)
-                yield parquet, choice, source
+            with opening as source:
+                yield source
         except NotFound:
             raise NotFound(
                 f"{segment.path} of segment {segment.id} is gone: read a newer snapshot, "
@@ -403,6 +484,15 @@ class SegmentRead:
             ) from None
         except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
             raise CorruptTable(f"{segment.path} of segment {segment.id}: {error}") from error
+
+    @contextmanager
+    def _parquet(self, source: Source) -> Iterator[tuple[pq.ParquetFile | TableFile, GroupChoice]]:
+        """Open a file as Parquet, and choose its row groups."""
+        words = [ROOT] if ROOT in self._read else []  # pyarrow requires that the column is read
+        known = source.metadata if isinstance(source, CheckedSource | AdoptedSource) else None
+        with opened(SourceFile(source), self.schema, words=words, metadata=known) as parquet:
+            file = SourceFile(source)
+            yield parquet, chosen_groups(parquet, file, self.where, self.schema, self._filter)
 
     @property
     def _wanted(self) -> list[str]:
@@ -434,6 +524,14 @@ class SegmentRead:
         if self.addressed:
             target = target.append(pa.field(ROOT, ROOT_TYPE)).append(pa.field(ROW, pa.int64()))
         return target
+
+
+def _matching(rows: pa.RecordBatch, test: Predicate) -> Flags:
+    """Return which rows may match; all if a value of the test does not fit its column."""
+    try:
+        return np.asarray(pc.fill_null(matches(rows, test), False))
+    except InvalidInput:  # the test is only necessary: the reader's own condition decides
+        return np.ones(rows.num_rows, np.bool_)
 
 
 def _numbered(

@@ -21,6 +21,7 @@ Files and the target schema:
 Source of the idea: Iceberg's column projection by field id.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Self
@@ -136,6 +137,7 @@ def plain_columns(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.remove_metadata() for field in schema])
 
 
+@lru_cache(maxsize=_KNOWN)
 def incoming_columns(schema: Schema) -> pa.Schema:
     """Return the Arrow schema of rows to append: it marks columns that they may leave out.
 
@@ -170,7 +172,10 @@ def file_names(stored: pa.Schema, target: pa.Schema) -> Mapping[str, str | None]
     """Return the name of each target column in a file; None if the file lacks it."""
     hidden = [field for field in stored if field.name.startswith(HIDDEN)]
     shown = [field for field in stored if not field.name.startswith(HIDDEN)]
-    places = {True: (hidden, _by_id(hidden)), False: (shown, _by_id(shown))}
+    places = {
+        of_hidden: ({field.name for field in some}, _by_id(some))
+        for of_hidden, some in ((True, hidden), (False, shown))
+    }
     names: dict[str, str | None] = {}
     for field in target:
         entries = field.metadata or {}
@@ -181,7 +186,7 @@ def file_names(stored: pa.Schema, target: pa.Schema) -> Mapping[str, str | None]
             names[field.name] = ids.get(entries[ID])
         else:
             old = entries.get(_OLD_NAME, field.name.encode()).decode()
-            names[field.name] = old if any(each.name == old for each in fields) else None
+            names[field.name] = old if old in fields else None
     return names
 
 
@@ -209,8 +214,7 @@ def opened(
     metadata = parquet.metadata
     stored = metadata.schema.to_arrow_schema()
     names = file_names(stored, target)
-    paths = {metadata.schema.column(number).path for number in range(metadata.num_columns)}
-    have = [name for word in words if (name := names.get(word, word)) in paths]
+    have = [name for word in words if (name := names.get(word, word)) in _paths(metadata)]
     if have:
         parquet = pq.ParquetFile(source, metadata=metadata, read_dictionary=have)
     shown = [field.name for field in stored if not field.name.startswith(HIDDEN)]
@@ -222,9 +226,32 @@ def opened(
     return TableFile(parquet, names, target)
 
 
+def _paths(metadata: pq.FileMetaData) -> set[str]:
+    """Return the paths of a file's columns."""
+    return {metadata.schema.column(number).path for number in range(metadata.num_columns)}
+
+
 def target_name(parquet: "pq.ParquetFile | TableFile", path: str) -> str | None:
     """Return the target column that a file's column is; None if the target lacks it."""
     return parquet.shown_as(path) if isinstance(parquet, TableFile) else path
+
+
+def stored_as(parquet: "pq.ParquetFile | TableFile", schema: pa.Schema) -> dict[str, int]:
+    """Return the flat columns that are stored in the table's type, with their numbers."""
+    stored = parquet.schema_arrow
+    columns = [parquet.schema.column(number) for number in range(len(parquet.schema))]
+    counts, wanted = Counter(column.path for column in columns), {*schema.names}
+    return {
+        name: number
+        for number, column in enumerate(columns)
+        if column.max_repetition_level == 0
+        and column.max_definition_level <= 1
+        and counts[column.path] == 1
+        and (name := target_name(parquet, column.path))
+        and name in wanted
+        and stored.get_field_index(name) >= 0
+        and stored.field(name).type == schema.field(name).type
+    }
 
 
 def stored_bytes(
@@ -286,6 +313,10 @@ class TableFile:
         """Close the file."""
         self._parquet.close()
 
+    def over(self, parquet: pq.ParquetFile) -> "TableFile":
+        """Return a reader of the same columns of a file with the same schema."""
+        return TableFile(parquet, self._names, self._target)
+
     def shown_as(self, path: str) -> str | None:
         """Return the target's name of a file's column; None if the target lacks it."""
         return self._shown.get(path)
@@ -294,12 +325,9 @@ class TableFile:
     def schema_arrow(self) -> pa.Schema:
         """Return the file's columns that the target has, under the target's names."""
         stored = self._parquet.schema_arrow
+        there = {*stored.names}
         return pa.schema(
-            [
-                stored.field(old).with_name(name)
-                for old, name in self._shown.items()
-                if old in stored.names
-            ]
+            [stored.field(old).with_name(name) for old, name in self._shown.items() if old in there]
         )
 
     def iter_batches(

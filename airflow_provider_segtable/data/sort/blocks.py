@@ -34,7 +34,6 @@ Grouping of ranges into segments, parts and jobs:
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -43,6 +42,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable, SegtableError
 from airflow_provider_segtable.core.segment import ROOT, ROW, FooterChecksum, Segment
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS, HIDDEN
@@ -297,8 +297,9 @@ def _batches(blocks: Sequence[Block], most: float) -> Iterator[list[Block]]:
 
 def fitted(rows: pa.Table, target: pa.Schema) -> pa.Table:
     """Return rows in the target's columns and types; fill in missing hidden columns."""
+    present = {*rows.column_names}
     for field in target:
-        if field.name not in rows.column_names and _made_up(field.name):
+        if field.name not in present and _made_up(field.name):
             one = 1 if field.name == EVENTS else None
             column = pa.repeat(pa.scalar(one, plain(field.type)), rows.num_rows)
             rows = rows.append_column(field.name, column)

@@ -11,7 +11,6 @@
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import partial
 from math import isfinite
@@ -20,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.predicate import (
     AllOf,
     Compare,
@@ -161,6 +161,7 @@ def own_values(kind: Kind, texts: Sequence[str], column: pa.DataType) -> list[Va
         return list(texts)
     by: dict[bool, Callable[[Sequence[str], pa.DataType], list[Value] | None]] = {
         kind is Kind.NUMBER and pa.types.is_integer(column): _own_integers,
+        kind is Kind.TEXT and pa.types.is_signed_integer(column): _own_texts_as_integers,
         kind is Kind.NUMBER and pa.types.is_floating(column): _own_doubles,
         kind is Kind.NUMBER and pa.types.is_decimal128(column): _own_decimals,
         kind in _TIMES and pa.types.is_timestamp(column): partial(_own_times, kind),
@@ -176,6 +177,11 @@ def _own_integers(texts: Sequence[str], column: pa.DataType) -> list[Value] | No
     numbers = list(map(int, texts))
     first, last = _range(column)
     return list(numbers) if first <= min(numbers) and max(numbers) <= last else None
+
+
+def _own_texts_as_integers(texts: Sequence[str], column: pa.DataType) -> list[Value] | None:
+    plain = _all_of(texts, r"^[+-]?[0-9]{1,18}$")
+    return None if plain is None else _own_integers(texts, column)
 
 
 def _own_doubles(texts: Sequence[str], _: pa.DataType) -> list[Value] | None:

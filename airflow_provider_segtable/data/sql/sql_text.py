@@ -31,22 +31,21 @@ Trees and their literals:
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
 from datetime import UTC, date, datetime, time
 from decimal import Context, Decimal, InvalidOperation
 from enum import StrEnum
-from itertools import groupby
+from itertools import groupby, islice
 from math import isfinite
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import sqlglot
 from sqlglot import exp
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.predicate import Day, Moment, Value
 from airflow_provider_segtable.core.time import DAY_US, instant
@@ -81,6 +80,11 @@ _VALUES = re.compile(
     rf"\(\s*+(?:{_PLAIN})\s*+(?:,\s*+(?:{_PLAIN})\s*+)*+\)", re.IGNORECASE | re.DOTALL
 )
 _VALUE = re.compile(_PLAIN, re.IGNORECASE | re.DOTALL)
+_QUOTED = {
+    quote: rf"{quote}([^{quote}\\]*+(?:(?:\\.|{quote}{quote})[^{quote}\\]*+)*+){quote}"
+    for quote in "'\""
+}
+_NUMBER = r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?[lL]?(?![\w.])"
 _MARK = "\0values "
 _BARE = "current_timestamp|current_date|localtimestamp"
 _PRESENT = re.compile(
@@ -89,22 +93,20 @@ _PRESENT = re.compile(
     re.IGNORECASE,
 )
 """Names for the present: calls without arguments, some without parentheses."""
+_PRESENT_WORDS = ("now", "curdate", "unix_timestamp", *_BARE.split("|"))
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """SQL text for the parser, and value lists by the names that stand for them.
-
-    Values are as they are written: texts still have their quotes.
-    """
+    """SQL text for the parser, and the text of value lists by the names that stand for them."""
 
     text: str
-    lists: dict[str, list[str]]
+    lists: dict[str, str]
 
 
 def prepared(text: str) -> Prepared:
     """Return SQL text as the parser is to see it."""
-    lists: dict[str, list[str]] = {}
+    lists: dict[str, str] = {}
     pieces: list[str] = []
     waiting: list[str] = []  # adjacent texts
 
@@ -126,7 +128,7 @@ def prepared(text: str) -> Prepared:
             pieces.append(spaced)
             name = f"{_MARK}{len(lists)}"
             if kind == "values":
-                lists[name] = _VALUE.findall(piece)
+                lists[name] = piece
             pieces.append(f"(`{name}`)" if kind == "values" else piece)
     end_text()
     return Prepared("".join(pieces), lists)
@@ -148,10 +150,10 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
             at = at or len(text)
         else:
             yield kind, found.group()
-            values = _VALUES.match(text, at) if kind == "within" else None
+            values = _list_at(text, at) if kind == "within" else ""
             if values:
-                yield "values", values.group()
-                at = values.end()
+                yield "values", values
+                at += len(values)
 
 
 def _block_end(text: str, at: int) -> int:
@@ -198,7 +200,8 @@ def at_time(text: str, now: datetime, names: Collection[str] = ()) -> str:
         now: the time; its day is that of the zone UTC.
         names: columns. ``current_date`` without parentheses is the column, if there is one.
     """
-    if not _PRESENT.search(text):
+    letters = text.lower()  # a search for names takes long in a long list of values
+    if not any(word in letters for word in _PRESENT_WORDS) or not _PRESENT.search(text):
         return text
     utc, known = now.astimezone(UTC), {name.lower() for name in names}
 
@@ -423,26 +426,73 @@ def _fault(error: sqlglot.errors.SqlglotError) -> str:
 _BETWEEN_COLUMNS = frozenset(("and", "or", "not", "is", "in", "like", "between", "as"))
 
 
-_PLAIN_FORMS = {
-    Kind.NUMBER: r"^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$",
-    Kind.TEXT: r"^'[^'\\]*'$",
-    Kind.DATE: r"(?i)^date\s*'[^'\\]*'$",
-    Kind.TIME: r"(?i)^timestamp\s*'[^'\\]*'$",
-}
+@dataclass(frozen=True, slots=True)
+class _ListForm:
+    """A way to write all values of a list: its kind, the whole list, and each value."""
+
+    kind: Kind
+    quote: str
+    whole: re.Pattern[str]
+    each: re.Pattern[str]
+
+    @staticmethod
+    def of(kind: Kind, quote: str, value: str) -> "_ListForm":
+        """Return the form of lists whose values have a form."""
+        whole = rf"\(\s*+{value}\s*+(?:,\s*+{value}\s*+)*+\)"
+        flags = re.DOTALL | re.ASCII
+        return _ListForm(kind, quote, re.compile(whole, flags), re.compile(value, flags))
+
+    def values(self, piece: str) -> list[str]:
+        """Return the values of a list of this form, without quotes and suffixes."""
+        quote = self.quote
+        if not quote:
+            numbers = [each.strip() for each in piece[1:-1].split(",")]
+            long = "l" in piece or "L" in piece
+            return [each.rstrip("lL") for each in numbers] if long else numbers
+        found = self.each.findall(piece)
+        if "\\" in piece:
+            return [unescaped(f"{quote}{each}{quote}") for each in found]
+        return [each.replace(quote * 2, quote) for each in found] if quote * 2 in piece else found
+
+
+_LIST_FORMS = (
+    _ListForm.of(Kind.NUMBER, "", _NUMBER),
+    *(_ListForm.of(Kind.TEXT, quote, value) for quote, value in _QUOTED.items()),
+    _ListForm.of(Kind.DATE, "'", r"(?i:date)\s*+" + _QUOTED["'"]),
+    _ListForm.of(Kind.TIME, "'", r"(?i:timestamp)\s*+" + _QUOTED["'"]),
+)
+"""Lists of one kind of values are read as a whole; ``_VALUES`` are of several kinds."""
+
+
+def _list_at(text: str, at: int) -> str:
+    """Return the list of plain values at a place of a text; empty if there is none."""
+    every = (*(form.whole for form in _LIST_FORMS), _VALUES)
+    found = (each.match(text, at) for each in every)
+    return next((each.group() for each in found if each), "")
 
 
 class ValueList(str):
-    """The values of an ``IN``, as the text of one node: a tree of so many would take seconds."""
+    """The values of an ``IN``, as the text of one node: a tree of so many would take seconds.
 
-    __slots__ = ("written",)
-    written: Sequence[str]
+    ``alike`` has their kind and their texts, if all are of one kind and written alike.
+    """
+
+    __slots__ = ("alike", "written")
+    alike: "tuple[Kind, list[str]] | None"
+    written: str
 
     @staticmethod
-    def of(values: Sequence[str]) -> "ValueList":
-        """Return the list of some values as they are written."""
-        more = f", and {len(values) - _SHOWN} more" if len(values) > 2 * _SHOWN else ""
-        made = ValueList(", ".join(values[:_SHOWN] if more else values) + more)
-        made.written = values
+    def of(piece: str) -> "ValueList":
+        """Return the list that is written in parentheses."""
+        form = next((each for each in _LIST_FORMS if each.whole.fullmatch(piece)), None)
+        alike = None if form is None else (form.kind, form.values(piece))
+        each = _VALUE if form is None else form.each
+        count = len(alike[1] if alike else _VALUE.findall(piece))
+        shown = _SHOWN if count > 2 * _SHOWN else count
+        some = (found.group() for found in islice(each.finditer(piece), shown))
+        more = f", and {count - shown} more" if count > shown else ""
+        made = ValueList(", ".join(some) + more)
+        made.alike, made.written = alike, piece
         return made
 
 
@@ -460,27 +510,24 @@ def _plain(text: str) -> "Literal":
 
 
 def plain_list(tree: exp.In) -> "tuple[Kind, list[str]] | None":
-    """Return the values of an ``IN``, if all are of one kind and written plainly.
+    """Return the values of an ``IN``, if all are of one kind and written alike.
 
-    Plain are numbers without suffix, and texts, dates and timestamps without escapes. A list of a
-    hundred thousand is then converted as a whole; any other list value by value, by ``listed``.
+    A list of a hundred thousand is then converted as a whole; any other list value by value, by
+    ``listed``.
     """
     (only, *more) = tree.expressions
-    if more or not isinstance(only.this, ValueList):
-        return None
-    given = pa.array(only.this.written)
-    for kind, form in _PLAIN_FORMS.items():
-        if pc.all(pc.match_substring_regex(given, form)).as_py():
-            texts = pc.replace_substring_regex(given, r"^[A-Za-z\s]*'|'$", "")
-            return kind, (given if kind is Kind.NUMBER else texts).to_pylist()
-    return None
+    return None if more or not isinstance(only.this, ValueList) else only.this.alike
 
 
 def listed(tree: exp.In) -> Iterator["Literal | Tree"]:
     """Yield the values of an ``IN``: literals, and trees of other expressions."""
     for each in tree.expressions:
         if isinstance(each.this, ValueList):
-            yield from map(_plain, each.this.written)
+            alike = each.this.alike
+            if alike is None:
+                yield from map(_plain, _VALUE.findall(each.this.written))
+            else:
+                yield from (Literal(alike[0], text) for text in alike[1])
         else:
             yield literal(each) or each
 

@@ -14,7 +14,6 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from typing import Any, ClassVar
 
 from airflow_provider_segtable.core.errors import (
@@ -98,6 +97,8 @@ class IcebergTarget:
 
     def load(self, known: Published | None = None) -> Published | None:
         """Return the newest published version; None if there is none."""
+        if known is not None and self._versions.newest(known):
+            return known
         gone = 0
         stored, versions = self._looked(known)
         while stored:
@@ -138,22 +139,37 @@ class IcebergTarget:
 
         After a removal another version may have the number of the one before.
         """
-        snapshot = put.own.metadata["snapshots"][-1]
-        stored, follows, *there = together(
+        snapshot, paths = put.own.metadata["snapshots"][-1], self._needs(put)
+        here, next_ = (names.version_path(put.number + more) for more in (0, 1))
+        exists, overtaken, follows, present = together(
             self._storage,
-            self._versions.stored_anyhow,
-            lambda: self._versions.follows(put.number, snapshot),
-            *(partial(self._paths, folder) for folder in names.WRITTEN),
+            lambda: self._storage.exists(here),
+            lambda: self._storage.exists(next_),
+            lambda: self._versions.follows(put.number, snapshot, put.own.before),
+            lambda: self._present(paths),
         )
-        newest = max(stored, default=0)
+        holds = bool(follows and present)
+        if exists and not overtaken:
+            return holds
+        newest = max(self._versions.stored_anyhow(), default=0)
         if newest > put.number:
             with suppress(StorageError):  # it is a hint; rule 2
                 self._hint(newest)
-        if put.number not in stored:
+        if not exists:
             return newest > put.number
+        return holds
+
+    def _needs(self, put: Published) -> set[str]:
+        """Return the paths of the files that a version names, except data files."""
         named = {_list_of(put), *(each.uri for each in put.own.manifests)}
-        needed = {*map(self._root.path, named), *put.own.written}
-        return follows and needed <= set[str]().union(*there)
+        return {*map(self._root.path, named), *put.own.written}
+
+    def _present(self, paths: Collection[str]) -> bool:
+        """Return whether all of some written files exist."""
+        if not self._storage.remote or len(paths) <= _AT_ONCE:
+            return all(for_each(self._storage, self._storage.exists, paths))
+        there = for_each(self._storage, self._paths, names.WRITTEN)
+        return set(paths) <= set[str]().union(*there)
 
     def _paths(self, folder: str) -> set[str]:
         return {each.path for each in self._storage.list(folder)}
@@ -161,9 +177,10 @@ class IcebergTarget:
     def take_back(self, put: Published) -> None:
         """Delete the files of a version that this process put, unless another one follows it."""
         path = names.version_path(put.number)
-        if max(self._versions.stored_anyhow(), default=0) > put.number or self._stored_bytes(
-            path
-        ) != _json(put.own.metadata):
+        if (
+            max(self._versions.stored_anyhow(), default=0) > put.number
+            or self._stored_bytes(path) != put.own.data
+        ):
             return
         self._storage.delete(path)
         stored = self._versions.stored_anyhow()
@@ -182,7 +199,7 @@ class IcebergTarget:
         _check_ids(revision)
         attempt = _Attempt(self._storage, self._versions, known, revision, self._random)
         made = attempt.written()
-        path, data = names.version_path(made.number), _json(made.own.metadata)
+        path, data = names.version_path(made.number), made.own.data
         if not self._created(path, data):
             return None
         with suppress(StorageError):  # it is a hint; rule 2
@@ -329,8 +346,8 @@ class _Attempt:
             record = manifest_record(
                 part.entries, part.content, part.spec, uri, len(data), self._stamp
             )
-            held = data if len(part.keys) < SMALL else b""
-            made.append((Manifest(record=record, keys=part.keys, data=held), data))
+            held = part.entries if len(part.keys) < SMALL else ()
+            made.append((Manifest(record=record, keys=part.keys, entries=held), data))
         return made
 
     def _results(self, act: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
@@ -382,6 +399,8 @@ class _Attempt:
                 sequence=self._stamp.sequence,
                 oldest=self._old.oldest,
                 written=self._written,
+                data=_json(metadata),
+                before=self._old.data,
             ),
         )
 

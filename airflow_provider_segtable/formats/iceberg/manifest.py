@@ -27,13 +27,15 @@ The manifests of a version, from those of the version before and its changes:
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import field
+from functools import lru_cache
 from io import BytesIO
 from itertools import pairwise
 from typing import Any
 
 from fastavro import parse_schema, reader, writer
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.formats.iceberg.entries import (
     ADDED,
     DATA,
@@ -78,6 +80,12 @@ def _list(name: str, number: int, element: int) -> Json:
 
 def entry_schema(partition: list[Json]) -> Any:
     """Return the schema of a manifest's entries, with the fields of its partitions."""
+    return _entry_schema(json.dumps(partition))
+
+
+@lru_cache(maxsize=16)
+def _entry_schema(encoded: str) -> Any:
+    partition = json.loads(encoded)
     data_file = [
         _required("content", 134, "int"),
         _required("file_path", 100, "string"),
@@ -177,13 +185,13 @@ class Manifest:
         record: its record in lists.
         keys: the keys of its data files, or of the data files of its deletes, by path; empty keys
             in a manifest of deletes.
-        data: its bytes, if this process wrote it and the next version rewrites it (rule 3); its
-            name is never used for other bytes.
+        entries: its entries, if this process wrote it and the next version rewrites it (rule 3);
+            its name is never used for other bytes.
     """
 
     record: Json
     keys: Mapping[str, str]
-    data: bytes = field(default=b"", repr=False, compare=False)
+    entries: Sequence[Json] = field(default=(), repr=False, compare=False)
 
     @property
     def uri(self) -> str:

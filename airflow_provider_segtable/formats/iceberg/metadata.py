@@ -37,13 +37,13 @@ Schemas:
 
 import json
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid5
 
 import pyarrow as pa
 
 from airflow_provider_segtable.core.column_types import type_named
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.schema import HIDDEN, Schema
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.field_ids import field_ids
@@ -108,9 +108,9 @@ def refusals(table: TableDefinition, schemas: Collection[int]) -> Iterator[str]:
                 f"column {field.name!r} was dropped, and files still have it as {wrong}, which "
                 f"Iceberg's readers do not all read: {_REWRITE}"
             )
+    stored = [{column.id for column in schema.numbered} for schema in older]
     for column in table.schema.numbered:
-        lacking = [s for s in older if column.id not in {each.id for each in s.numbered}]
-        if column.default is not None and lacking:
+        if column.default is not None and any(column.id not in ids for ids in stored):
             yield (
                 f"column {column.name!r} was added with the value {column.default} for earlier "
                 "rows, which Iceberg's version 2 cannot say of files that lack the column: "

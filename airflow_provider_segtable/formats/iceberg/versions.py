@@ -36,13 +36,14 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 from pyroaring import BitMap
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable, ForeignTable, NotFound
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.formats.format import Contents, Published, PublishedFile
@@ -74,6 +75,7 @@ from airflow_provider_segtable.formats.iceberg.metadata import (
     put_after,
 )
 from airflow_provider_segtable.ports.storage import Storage
+from airflow_provider_segtable.storage.together import found_together, together
 
 Json = dict[str, Any]
 _AT_ONCE = 8
@@ -92,6 +94,8 @@ class Chain:
         oldest: the oldest version that still exists.
         written: paths of the files of deleted positions that were written for it, if this process
             put it.
+        data: the bytes of its metadata, if this process put or read it; empty if they are unknown.
+        before: those of the version before.
     """
 
     metadata: Json | None
@@ -100,6 +104,8 @@ class Chain:
     sequence: int
     oldest: int
     written: tuple[str, ...] = ()
+    data: bytes = field(default=b"", repr=False, compare=False)
+    before: bytes = field(default=b"", repr=False, compare=False)
 
 
 class Versions:
@@ -145,6 +151,28 @@ class Versions:
             self._read(others[-1])
         return dict(sorted(found.items()))
 
+    def newest(self, known: Published) -> Published | None:
+        """Return a known version with what is stored now, if it still is the newest one; or None.
+
+        The next version has the next number, so no listing is needed, however many versions the
+        retention keeps.
+        """
+        chain: Chain = known.own
+        if not chain.data or chain.metadata is None:
+            return None
+        numbers = known.number, known.number + 1, chain.oldest
+        path, next_, oldest = map(names.version_path, numbers)
+        named = self.root.path(str(known.own.metadata["snapshots"][-1]["manifest-list"]))
+        found, overtaken, *whole = together(
+            self._storage,
+            lambda: found_together(self._storage, [path]),
+            lambda: self._storage.exists(next_),
+            lambda: self._storage.exists(oldest),
+            lambda: self._storage.exists(named),
+        )
+        same = found.get(path) == chain.data
+        return known if same and all(whole) and not overtaken else None
+
     def metadata(self, number: int) -> Json:
         """Return the metadata of a version.
 
@@ -160,7 +188,9 @@ class Versions:
         return self._storage.read(path) if data is None else data
 
     def _read(self, path: str) -> Json:
-        data = self._bytes(path)
+        return self._decoded(path, self._bytes(path))
+
+    def _decoded(self, path: str, data: bytes) -> Json:
         with self._decoding(path):
             found = json.loads(data)
             _ = found["format-version"]  # without it, it is not an Iceberg table
@@ -209,8 +239,10 @@ class Versions:
 
     def load(self, number: int, oldest: int, known: Published | None) -> Published:
         """Return a version, read from a known one on."""
-        metadata = self.metadata(number)
-        with self._decoding(names.version_path(number)):
+        path = names.version_path(number)
+        data = self._bytes(path)
+        metadata = self._decoded(path, data)
+        with self._decoding(path):
             check_whole(metadata)
             snapshot = own_snapshot(metadata)
             if metadata["location"] != self.root.at(names.FOLDER) or snapshot is None:
@@ -223,9 +255,10 @@ class Versions:
                 )
             manifests = self.manifests(snapshot, known)
             files = _files(manifests, known)
-            return self._published(number, oldest, metadata, snapshot, files, manifests)
+            found = self._published(number, oldest, metadata, snapshot, files, manifests)
+            return replace(found, own=replace(found.own, data=data))
 
-    def follows(self, number: int, snapshot: Json) -> bool:
+    def follows(self, number: int, snapshot: Json, before: bytes = b"") -> bool:
         """Return whether the version before has the snapshot that this one follows.
 
         True if either is unknown.
@@ -233,13 +266,17 @@ class Versions:
         Args:
             number: the number of the version.
             snapshot: its newest snapshot of ours.
+            before: the bytes of the version before when this one was put, if they are known.
         """
         after = put_after(snapshot)
         if after is None or snapshot["summary"].get(VERSION) != str(number):
             return True
+        with suppress(NotFound):
+            if before and self._bytes(names.version_path(number - 1)) == before:
+                return True
         with suppress(CorruptTable, ForeignTable, NotFound):  # swept, or published over
-            before = self.metadata(number - 1).get("current-snapshot-id")
-            return before in (None, after)
+            current = self.metadata(number - 1).get("current-snapshot-id")
+            return current in (None, after)
         return True
 
     def manifests(self, snapshot: Json, known: Published | None = None) -> list[Manifest]:
@@ -289,9 +326,11 @@ class Versions:
 
     def entries(self, manifest: Manifest) -> list[Json]:
         """Return the entries of a manifest."""
+        if manifest.entries:
+            return [*manifest.entries]
         path = self.root.path(manifest.uri)
         with self._decoding(path):
-            return decode_entries(manifest.data or self._storage.read(path))
+            return decode_entries(self._storage.read(path))
 
     def _manifest(self, record: Json) -> Manifest:
         path = self.root.path(record["manifest_path"])

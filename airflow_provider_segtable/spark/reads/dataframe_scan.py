@@ -36,7 +36,7 @@ Windows (rows added since a version, change feeds) and the origin of rows:
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import reduce
 from types import MappingProxyType
 
@@ -45,6 +45,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 from pyspark.sql.types import StructType
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import holds_any
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
@@ -557,10 +558,9 @@ class _Asked:
 
     def _read(self, way: _Way, segments: list[Segment], fields: pa.Schema) -> DataFrame:
         ports = self.snapshot.ports
-        sifting = [
-            n for s in segments for n in self.row_filters[s.id].reads if n in self.known.names
-        ]
-        more = [self.known.field(n) for n in dict.fromkeys(sifting) if n not in fields.names]
+        known = {*self.known.names}.difference(fields.names)
+        sifting = [n for s in segments for n in self.row_filters[s.id].reads if n in known]
+        more = [self.known.field(name) for name in dict.fromkeys(sifting)]
         stored = FileColumns.of(self.snapshot.state.table, way.schema, pa.schema([*fields, *more]))
         reading = NativeRead(
             spark=self.spark,
@@ -584,8 +584,9 @@ class _Asked:
 
 
 def _fields(known: pa.Schema, columns: Sequence[str]) -> pa.Schema:
+    there = {*known.names}
     for name in columns:
-        if name not in known.names:
+        if name not in there:
             raise no_column(name, known.names)
     return pa.schema([known.field(name) for name in columns])
 

@@ -32,7 +32,6 @@ Upsert to a primary-key table, without ids, sizes and locks:
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark import Accumulator
@@ -41,6 +40,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 from pyspark.sql import types as T  # noqa: N812  # the same
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, RowsOutOfBalance, TimeOutOfRange
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment
@@ -214,7 +214,8 @@ class SparkRecords:
     @property
     def carried(self) -> tuple[str, ...]:
         """Return the columns of which there are copies."""
-        return tuple(name for name in self.schema.names if PREFIX + name in self.values.columns)
+        there = {*self.values.columns}
+        return tuple(name for name in self.schema.names if PREFIX + name in there)
 
     def dealt(self, state: State, rules: MergeRules) -> DataFrame:
         """Return the records with those of a file group together, the flags first.
@@ -336,11 +337,12 @@ def _flags(df: DataFrame, deleted: str | None) -> Column:
 
 def _filled(df: DataFrame, schema: pa.Schema, state: State) -> DataFrame:
     """Return the rows with nulls in the nullable columns that they leave out."""
-    for field in schema:
-        if field.nullable and field.name not in (*df.columns, state.table.time_column):
-            kind = spark_schema(readable(pa.schema([field])))[0].dataType
-            df = df.withColumn(field.name, F.lit(None).cast(kind))
-    return df
+    known = {*df.columns, state.table.time_column}
+    missing = [field for field in schema if field.nullable and field.name not in known]
+    if not missing:
+        return df
+    kinds = spark_schema(readable(pa.schema(missing)))
+    return df.withColumns({each.name: F.lit(None).cast(each.dataType) for each in kinds})
 
 
 ROWS_A_TASK = 4_000_000
@@ -562,7 +564,8 @@ class _Writer:
 
     def _carried(self) -> tuple[str, ...]:
         """Return the columns of which the rows have copies (``tasks.reading``)."""
-        return tuple(name for name in self.schema.names if PREFIX + name in self.rows.columns)
+        there = {*self.rows.columns}
+        return tuple(name for name in self.schema.names if PREFIX + name in there)
 
     def _telling(self) -> list[str]:
         """Return the columns that determine a row's slot."""

@@ -24,7 +24,6 @@ Millions of row addresses from Spark, as bitmaps for the log:
 
 from array import array
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import and_
 
@@ -35,6 +34,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 from pyspark.sql import types as T  # noqa: N812  # the same
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     CorruptTable,
     InvalidInput,
@@ -330,8 +330,8 @@ class Joining:
         return assigned(joined, values, schema)
 
     def _fresh(self, schema: pa.Schema) -> list[str]:
-        keys = self.request.keys
-        return [name for name in self.columns if name in schema.names and name not in keys]
+        fresh = {*schema.names}.difference(self.request.keys)
+        return [name for name in self.columns if name in fresh]
 
     def _coming(self, kept: DataFrame, gone: Collected) -> DataFrame | None:
         parts = []
@@ -345,9 +345,10 @@ class Joining:
 
     def _inserted_columns(self, alone: DataFrame) -> list[Column]:
         """Return the columns of inserted rows; those that the source lacks have their defaults."""
+        there = {*self.columns}
         values = {
             field.name: column(alone, field.name)
-            if field.name in self.columns
+            if field.name in there
             else F.lit(default_of(field).as_py())
             for field in given_schema(self.snapshot.state.table)
         }

@@ -15,7 +15,6 @@
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, NotFound, SchemaMismatch
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.change_request import (
@@ -54,7 +54,14 @@ from airflow_provider_segtable.data.files.input_files import (
 )
 from airflow_provider_segtable.data.keyed.log_files import Records
 from airflow_provider_segtable.data.row_checks import check_rows
-from airflow_provider_segtable.data.rows import Keys, Rows, arrow_table, instants, split_by_chunk
+from airflow_provider_segtable.data.rows import (
+    Keys,
+    Rows,
+    arrow_table,
+    instants,
+    split_by_chunk,
+    with_columns,
+)
 from airflow_provider_segtable.data.table_kinds import arrow_kind_of
 from airflow_provider_segtable.data.where import condition
 from airflow_provider_segtable.table.append import AppendResult, Prepare, check_filled, incoming
@@ -127,7 +134,8 @@ def merged_records(snapshot: Snapshot, request: Merge, source: pa.Table) -> Reco
         upserts.append(_updated(snapshot, request, rows, source, keys))
     if request.unmatched is Unmatched.INSERT:
         new = source.filter(pa.array(~np.append(met, False)[numbers]))  # null keys: the last
-        upserts.append(new.select([n for n in source.column_names if n in snapshot.schema.names]))
+        known = {*snapshot.schema.names}
+        upserts.append(new.select([name for name in source.column_names if name in known]))
     gone = rows if request.matched is Matched.DELETE else rows.slice(0, 0)
     return Recorded(
         matched=count,
@@ -177,11 +185,9 @@ def _updated(
 
 def _records_setting(rows: pa.Table, given: Collection[str], rules: MergeRules) -> pa.Table:
     """Return rows as records that set only the columns ``given``."""
-    for name in unset(rules, rows.column_names, given):
-        at = rows.column_names.index(name)
-        field = rows.schema.field(at)
-        rows = rows.set_column(at, field, pa.nulls(rows.num_rows, field.type))
-    return rows
+    left = unset(rules, rows.column_names, given)
+    nulls = {name: pa.nulls(rows.num_rows, rows.schema.field(name).type) for name in left}
+    return with_columns(rows, nulls)
 
 
 def _refuse_lost_nulls(

@@ -64,7 +64,8 @@ def given_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         raise InvalidInput("the given rows have no columns to compare with: give rows with columns")
     if not set(rows.column_names) <= set(schema.names):
         return conformed(rows, schema)  # raises, naming the missing column
-    fields = [field.with_nullable(True) for field in schema if field.name in rows.column_names]
+    given = {*rows.column_names}
+    fields = [field.with_nullable(True) for field in schema if field.name in given]
     return conformed(rows, pa.schema(fields))
 
 
@@ -153,8 +154,9 @@ def new_values(
         SchemaMismatch: a column is missing.
         InvalidInput: a text cannot be parsed as SQL.
     """
+    known = {*schema.names}
     for name in given:
-        if name not in schema.names:
+        if name not in known:
             raise no_column(name, schema.names, "to set")
     return {
         name: _new_value(schema.field(name), value, schema, source) for name, value in given.items()
@@ -249,12 +251,11 @@ def source_columns(source: pa.Table, schema: pa.Schema, request: Merge) -> pa.Ta
     """
     if request.set is None:
         return given_columns(source, schema)
+    names = {*schema.names}
     known = given_columns(
-        source.select([name for name in source.column_names if name in schema.names]), schema
+        source.select([name for name in source.column_names if name in names]), schema
     )
-    columns = [
-        (known if name in schema.names else source).column(name) for name in source.column_names
-    ]
+    columns = [(known if name in names else source).column(name) for name in source.column_names]
     return pa.table(columns, names=source.column_names)
 
 
@@ -267,7 +268,8 @@ def check_set(request: Merge, schema: pa.Schema, source: pa.Schema | None) -> No
     """
     if request.set is None or source is None:
         return
-    fields = [schema.field(each.name) if each.name in schema.names else each for each in source]
+    known = {field.name: field for field in schema}
+    fields = [known.get(each.name, each) for each in source]
     joined = _with_source(schema.empty_table(), pa.schema(fields).empty_table())
     assigned(joined, new_values(request.set, schema, _source_names(source.names)))
 
@@ -329,7 +331,7 @@ def updated(
     if given is not None:
         values = new_values(given, rows.schema, _source_names(source.column_names))
         return assigned(_with_source(rows, taken), values).select(rows.column_names)
-    fresh = [name for name in source.column_names if name not in keys.columns]
+    fresh = {*source.column_names}.difference(keys.columns)
     columns = [(taken if name in fresh else rows).column(name) for name in rows.column_names]
     return pa.table(columns, names=rows.column_names)
 
@@ -352,9 +354,10 @@ def _widened(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         rows: source rows.
         schema: the table's columns, with their defaults (``given_schema``).
     """
+    given = {*rows.column_names}
     columns = [
         rows.column(field.name)
-        if field.name in rows.column_names
+        if field.name in given
         else pa.chunked_array([pa.repeat(default_of(field), rows.num_rows)], field.type)
         for field in schema
     ]

@@ -2,10 +2,11 @@
 
 The way of a publication:
 
-1. After its commit, and outside of the turn, ``table/committer`` calls
-   ``table/publishing/publisher``. The table's properties name the formats
-   (``planning/properties``). Any failure is one warning; the commit has landed.
-   ``Table.publish`` takes the same way, and raises.
+1. After its commit, and outside of the turn, ``table/committer`` leaves the version to
+   ``table/publishing/after_commit``: the background of the process (``table/background``) publishes
+   what waits (``table/backlog``) by ``table/publishing/publisher``. The table's properties name the
+   formats and the lag (``planning/properties``). Any failure is one warning; the commit has landed.
+   ``Table.publish`` publishes in its call, and raises.
 2. ``table/publishing/publisher`` reads the *target*, the published table of one format in the
    table's root (``formats/format``), from the version on that this process knows
    (``table/publications``).

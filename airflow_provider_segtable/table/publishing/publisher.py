@@ -1,4 +1,4 @@
-"""Publish the newest version of a table in a format, after each commit, and report the status.
+"""Publish the newest version of a table in a format, and report the status.
 
 1. ``read the target -> compare with the log -> open different files -> put``. The put is
    put-if-absent: if another publisher has put a version first, the publisher begins again, a
@@ -22,31 +22,28 @@
 8. The next publication makes up for a refusal, a failure or a lost race: in one version, however
    many events it is behind.
 
-Publication after a commit, by the committer, which it never fails:
-
-9. The table's properties name the formats (``publish.*``). Each is published by itself.
-10. Any failure is a warning in the log of this process, one for each reason. Readers of the format
-    see an older version until a later commit, or ``publish``, makes up for it.
+9. Compactions are published apart from changes of rows, if the events since the published version
+   are few: an earlier version is put first (``table.publishing.revising``).
 
 The status of a format, as a value:
 
-11. A published version *lags* by the later events that change published files or columns. Other
+10. A published version *lags* by the later events that change published files or columns. Other
     events, such as tags and plans, are no lag.
-12. The lag in seconds is the age of the first of them.
-13. If the log no longer has the published event, the number of events is unknown, and the lag in
+11. The lag in seconds is the age of the first of them.
+12. If the log no longer has the published event, the number of events is unknown, and the lag in
     seconds counts from the published version on.
-14. A format that is switched on, and of which nothing is published, lags since the table's first
+13. A format that is switched on, and of which nothing is published, lags since the table's first
     commit; the number of events is unknown.
 """
 
-import logging
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import takewhile
 from typing import TypeAlias
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     CorruptTable,
     NotFound,
@@ -63,7 +60,6 @@ from airflow_provider_segtable.core.publishing import Changes, changed_files
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.formats.format import Format, Published, Revision, Target
 from airflow_provider_segtable.planning.properties import (
-    PUBLISH_PREFIX,
     PublishSettings,
     property_of,
 )
@@ -76,6 +72,7 @@ from airflow_provider_segtable.table.publishing.revising import (
     differing,
     everything,
     follows,
+    last_apart,
     revision,
     shows,
     silent,
@@ -160,7 +157,7 @@ PublishOutcome: TypeAlias = PublishedNow | AlreadyPublished | Refused | Overtake
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedStatus:
-    """The status of the newest published version of a format (rules 11 to 14).
+    """The status of the newest published version of a format (rules 10 to 13).
 
     Attributes:
         format: the name of the format.
@@ -267,6 +264,13 @@ def read_ahead(ports: TableContext) -> tuple[State, dict[str, Published]]:
     return state, {name: each for name, each in zip(known, found, strict=True) if each is not None}
 
 
+@dataclass(frozen=True, slots=True)
+class _Apart:
+    """The outcome of putting an earlier version; None means go on with the newest one."""
+
+    outcome: PublishOutcome | None
+
+
 @dataclass(slots=True)
 class _Publisher:
     """One publication: the version to publish, ``state``, and the newest published one."""
@@ -279,6 +283,7 @@ class _Publisher:
     ahead: Published | None = field(kw_only=True)
     published: Published | None = None
     mended: str = ""
+    went_on: bool = False
     target: Target = field(init=False)
     switched_on: bool = field(init=False)
 
@@ -289,13 +294,18 @@ class _Publisher:
 
     def run(self) -> PublishOutcome:
         """Attempt the publication until there is an outcome, a bounded number of times."""
-        for attempt in range(TRIES):
+        attempt = 0
+        while attempt < TRIES:
+            self.went_on = False
             outcome = self._attempt()
             if outcome is not None:
                 return outcome
+            if self.went_on:
+                continue
             jitter = 0.5 + self.ports.randomness.uniform() / 2
             self.ports.clock.sleep(FIRST_PAUSE_S * 2.0**attempt * jitter)
             self.state = self.ports.log.refresh(self.state)
+            attempt += 1
         self._load(self.published)
         event = -1 if self.published is None else self.published.event
         return Overtaken(format=self.form.name, event=event)
@@ -310,7 +320,31 @@ class _Publisher:
         if why:
             return Refused(format=self.form.name, reason=why)
         changes = self._changes(last)
-        return self._already() if changes is None else self._put(changes)
+        if changes is None:
+            return self._already()
+        stop = self._stop(changes, last)
+        apart = None if stop is None else self._put_at(stop, last)
+        return self._put(changes) if apart is None else apart.outcome
+
+    def _stop(self, changes: Changes, last: Publication | None) -> State | None:
+        """Return an earlier version to publish first; None if there is none (rule 9)."""
+        log, published = self.ports.log, self.published
+        if self.full or published is None or not follows(log, self.state, published):
+            return None
+        return last_apart(log, self.state, published, changes, last)
+
+    def _put_at(self, stop: State, last: Publication | None) -> _Apart | None:
+        """Put an earlier version; None if it shows no more than the published one."""
+        newest, self.state = self.state, stop
+        try:
+            changes = self._changes(last)
+            if changes is None:
+                return None
+            outcome = self._put(changes)
+        finally:
+            self.state = newest
+        self.went_on = isinstance(outcome, PublishedNow)
+        return _Apart(None if self.went_on else outcome)
 
     def _load(self, known: Published | None) -> None:
         """Read the target; if it is damaged, or for a full publication, read its remains."""
@@ -443,45 +477,6 @@ class _Publisher:
     def _keep(self, published: Published) -> None:
         publication = Publication(published=published, state=self.state)
         self.ports.publications.keep(self.form.name, publication)
-
-
-_LOG = logging.getLogger(__name__)
-
-
-def publish_after_commit(ports: TableContext, state: State) -> None:
-    """Publish the version that was just committed in the formats of the table; never raises."""
-    if state.dropped:
-        return
-    try:
-        settings = PublishSettings.read(state.table.properties)
-    except Exception as error:  # noqa: BLE001 - the commit has landed
-        _warn(ports, PUBLISH_PREFIX, f"{error}")
-        return
-    if settings.after_commits:
-        for form in (ports.formats[name] for name in settings.formats if name in ports.formats):
-            _publish(ports, form, state)
-
-
-def _publish(ports: TableContext, form: Format, state: State) -> None:
-    try:
-        outcome = publish(ports, form, state)
-    except Exception as error:  # noqa: BLE001 - the commit has landed
-        _warn(ports, form.name, f"{type(error).__name__}: {error}", kind=type(error).__name__)
-        return
-    if isinstance(outcome, Refused):
-        _warn(ports, form.name, outcome.reason)
-    if isinstance(outcome, PublishedNow) and outcome.mended:
-        what = "%s: what was published as %s was damaged, and was published anew: %s"
-        _LOG.warning(what, ports.uri, form.name, outcome.mended)
-    if isinstance(outcome, AlreadyPublished | PublishedNow) and outcome.unregistered:
-        _warn(ports, form.name, outcome.unregistered, failed="registered")
-
-
-def _warn(
-    ports: TableContext, name: str, reason: str, *, kind: str = "", failed: str = "published"
-) -> None:
-    if ports.publications.names(f"{failed} {name}", kind or reason):
-        _LOG.warning("%s: version not %s as %s: %s", ports.uri, failed, name, reason)
 
 
 def published_status(ports: TableContext) -> Mapping[str, PublishedStatus]:

@@ -3,24 +3,30 @@
 1. A published version *follows* the log if it is of the same table, and its event is in the log
    with its commit id. Otherwise the log was rebuilt, or the table created anew: all files are
    published again.
-2. If this process remembers a state at the published event, or the log leads there in a few events,
-   only the chunks that changed since are compared (``core.publishing``). Otherwise all files are
-   compared, by their keys. Both give the same result if the published version was put by today's
-   rules; if it was put by other rules, all files are compared.
+2. If this process remembers its last publication, or the log leads from the published event to the
+   version in a few events, only the chunks that changed since are compared (``core.publishing``).
+   What other processes published since the last publication is found by the keys of published
+   files. Otherwise the keys of all files are compared. All ways give the same result if the
+   published version was put by today's rules; if it was put by other rules, all files are compared.
 3. Only new files, and files with other hidden rows than before, are opened: their footers, and the
    files that name their hidden rows.
 4. The rows are the same as before if no event in between changes rows. If there are many such
    events, or compactions merge rows, they count as changed.
+5. Events that only move rows (compactions) are published apart from those that change rows: readers
+   that follow version by version leave out the former, and could not leave out a part of a version.
+   Only versions that drop files are looked at for that.
 """
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial, reduce
+from itertools import islice, takewhile
 from typing import TypeAlias
 
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.errors import CorruptTable, VersionExpired
-from airflow_provider_segtable.core.log.events import Event, effects
+from airflow_provider_segtable.core.log.events import Event, effects, segments_of
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.publishing import (
@@ -41,6 +47,8 @@ Report: TypeAlias = Callable[[str, int, int], None]
 
 MOST_EVENTS = 64
 """Most events between two versions that are read one by one."""
+MOST_APART = 1024
+"""Most events between two versions among which compactions are looked for."""
 
 
 def silent(_what: str, _done: int, _total: int) -> None:
@@ -73,31 +81,59 @@ def differing(
         published: the published version, which follows the log.
         last: the last publication of this process.
     """
-    before = _remembered(log, published, last)
-    if before is not None:
-        return changed_files(before, state)
-    if published.rules != RULES:
+    if published.rules != RULES and not _is_last(published, last):
         return difference(published.files, shown_files(state))
+    if last is not None and _leads_on(log, published, last, state):
+        changes = changed_files(last.state, state)
+        found = changes if _is_last(published, last) else _rebased(changes, published, last)
+        if found is not None:
+            return found
     logged = _logged(log, published.event, state)
     if logged is not None:
         return changed_files(*logged)
     return difference(published.files, shown_files(state))
 
 
-def _remembered(log: EventLog, published: Published, last: Publication | None) -> State | None:
-    """Return a state with the files of a published version, folded from the last publication."""
+def _is_last(published: Published, last: Publication | None) -> bool:
+    """Return whether a published version is that of the last publication of this process."""
     if last is None or last.published.table_id != published.table_id:
-        return None
-    if (last.published.number, last.published.commit) == (published.number, published.commit):
-        return last.state
-    if published.rules != RULES:
-        return None
-    if not 0 < published.event - last.state.n <= MOST_EVENTS:
-        return None
+        return False
+    return (last.published.number, last.published.commit) == (published.number, published.commit)
+
+
+def _leads_on(log: EventLog, published: Published, last: Publication, state: State) -> bool:
+    """Return whether the last publication is of an earlier version of the same log."""
+    if _is_last(published, last):
+        return True
+    if last.published.table_id != published.table_id or last.state.n > state.n:
+        return False
     begin = log.event(last.state.n)
-    if begin is None or begin.time != last.state.time:
-        return None  # it expired, or the log was rebuilt
-    return _folded(log, last.state, published.event)
+    return begin is not None and begin.time == last.state.time  # else expired, or rebuilt
+
+
+def _rebased(changes: Changes, published: Published, last: Publication) -> Changes | None:
+    """Return the changes from a published version, given those from the last publication.
+
+    None if a file that did not change since is published in another way: it was hidden, and shown
+    again, in between.
+    """
+    then, now = last.published.files, published.files
+    moved = {
+        path
+        for path in then.keys() | now.keys()
+        if path not in then or path not in now or then[path].key != now[path].key
+    }
+    unchanged = moved - changes.shown.keys() - changes.gone
+    if not unchanged.isdisjoint(then):
+        return None
+    return Changes(
+        gone=frozenset({*(changes.gone & now.keys()), *unchanged}),
+        shown={
+            path: file
+            for path, file in changes.shown.items()
+            if path not in now or now[path].key != file.key
+        },
+    )
 
 
 def _logged(log: EventLog, event: int, state: State) -> tuple[State, State] | None:
@@ -172,6 +208,49 @@ def revision(
         rules=RULES,
         data_change=published is None or _rows_change(ports.log, state, event, published.event),
     )
+
+
+def last_apart(
+    log: EventLog, state: State, published: Published, changes: Changes, last: Publication | None
+) -> State | None:
+    """Return an earlier version to publish first (rule 5); None if there is none.
+
+    Args:
+        log: the table's log.
+        state: the version to publish.
+        published: the published version, which follows the log.
+        changes: the changes between both.
+        last: the last publication of this process.
+    """
+    between = state.n - published.event - 1
+    if not changes.gone or state.table.kind.merges or not 0 < between <= MOST_APART:
+        return None
+    events = [*islice(log.events(published.event + 1), between + 1)]
+    stop = _first_turn(events)
+    if stop is None or len(events) <= between:
+        return None
+    if last is not None and _is_last(published, last) and last.state.n <= stop:
+        passed = events[last.state.n - published.event :]
+        return reduce(apply, takewhile(lambda each: each.n <= stop, passed), last.state)
+    with suppress(VersionExpired, CorruptTable):
+        return log.version(stop, state)
+    return None
+
+
+def _first_turn(events: Sequence[Event]) -> int | None:
+    """Return the last event before rows begin, or cease, to be only moved; None if none does."""
+    moving: bool | None = None
+    for event in events:
+        if effects(event.action):
+            moves = False
+        elif segments_of(event.action):
+            moves = True
+        else:
+            continue
+        if moving not in (None, moves):
+            return event.n - 1
+        moving = moves
+    return None
 
 
 def _rows_change(log: EventLog, state: State, last: Event, since: int) -> bool:

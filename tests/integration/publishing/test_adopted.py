@@ -16,7 +16,7 @@ from airflow_provider_segtable.library.table import Table
 from tests.property.published_readers import metadata, newest_iceberg
 
 DAY = datetime(2026, 1, 5, tzinfo=UTC)
-PUBLISHED = {"publish.delta": "on", "publish.iceberg": "on"}
+PUBLISHED = {"publish.delta": "on", "publish.iceberg": "on", "publish.lag_seconds": "0"}
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +85,8 @@ def test_what_pyiceberg_cannot_read_is_refused(tmp_path: Path, odd: str) -> None
     else:
         some = some.append_column("tags", pa.array([[n] for n in range(10)]))
     put(root, "b.parquet", some)
-    Table.adopt(str(root), properties={"publish.delta": "on"}, ignore_columns=["extra"])
+    on = {"publish.delta": "on", "publish.lag_seconds": "0"}
+    Table.adopt(str(root), properties=on, ignore_columns=["extra"])
     table = Table.open(str(root))
     (refused,) = table.publish(formats=["iceberg"])
     assert re.search(r"parquet.*write (it|them) anew", str(refused))

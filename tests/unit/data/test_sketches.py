@@ -1,5 +1,6 @@
 """Hashes of values, sketches of their number, and filters; ``docs/FORMAT.md`` has the vectors."""
 
+import random
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -72,6 +73,77 @@ RATES = (0.2, 0.01, 0.001)
 def numbers(first: int, count: int) -> Hashes:
     """Return the hashes of consecutive numbers."""
     return value_hashes(pa.array(range(first, first + count), pa.int64()))
+
+
+def by_the_specification(text: bytes) -> int:
+    """Return XXH64 with seed 0, stripe by stripe, as its specification has it."""
+    p1, p2, p3, p4, p5 = sketches._PRIMES
+    every = 2**64 - 1
+
+    def rotated(value: int, bits: int) -> int:
+        return (value << bits | value >> (64 - bits)) & every
+
+    def turned(lane: int, word: int) -> int:
+        return rotated((lane + word * p2) & every, 31) * p1 & every
+
+    at, found = 0, p5
+    if len(text) >= 32:
+        lanes = [(p1 + p2) & every, p2, 0, -p1 & every]
+        while at + 32 <= len(text):
+            for lane in range(4):
+                start = at + 8 * lane
+                word = int.from_bytes(text[start : start + 8], "little")
+                lanes[lane] = turned(lanes[lane], word)
+            at += 32
+        pairs = zip(lanes, (1, 7, 12, 18), strict=True)
+        found = sum(rotated(lane, bits) for lane, bits in pairs) & every
+        for lane in lanes:
+            found = ((found ^ turned(0, lane)) * p1 + p4) & every
+    found = (found + len(text)) & every
+    for size, step in ((8, None), (4, (p1, 23, p2, p3)), (1, (p5, 11, p1, 0))):
+        while at + size <= len(text):
+            word = int.from_bytes(text[at : at + size], "little")
+            if step is None:
+                found = (rotated(found ^ turned(0, word), 27) * p1 + p4) & every
+            else:
+                factor, bits, times, more = step
+                found = (rotated(found ^ (word * factor & every), bits) * times + more) & every
+            at += size
+    found = (found ^ found >> 33) * p2 & every
+    found = (found ^ found >> 29) * p3 & every
+    return found ^ found >> 32
+
+
+@pytest.mark.parametrize("library", [False, True])
+def test_texts_of_any_lengths_have_the_hashes_of_the_specification(
+    monkeypatch: pytest.MonkeyPatch, *, library: bool
+) -> None:
+    """Many or few long texts among short ones; with the library, where it is installed, or not."""
+    if not library:
+        monkeypatch.setattr(sketches, "xxh64_intdigest", None)
+    draw = random.Random(5)
+    short = [draw.randbytes(draw.randrange(70)) for _ in range(60)]
+    for lengths in ([5_000], [33] * 40 + [31, 32, 4_095], [64] * 33, [700] * 50 + [9_001] * 3):
+        texts = [*short, *(draw.randbytes(length) for length in lengths)]
+        draw.shuffle(texts)
+        found = value_hashes(pa.array(texts, pa.binary())).tolist()
+        assert found == list(map(by_the_specification, texts))
+
+
+def test_a_long_text_costs_the_short_ones_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps over many values are as many as the short ones need, however long the longest is."""
+    monkeypatch.setattr(sketches, "xxh64_intdigest", None)
+    steps = []
+    read = sketches._words_at
+
+    def counting(*given: Any) -> Hashes:
+        steps.append(len(given[-1]))
+        return read(*given)
+
+    monkeypatch.setattr(sketches, "_words_at", counting)
+    value_hashes(pa.array(["x" * 100] * 1_000 + ["y" * 1_000_000]))
+    assert len(steps) < 30
+    assert sum(steps) < 20_000
 
 
 @pytest.mark.parametrize(("kind", "values", "hashes"), VECTORS, ids=str)

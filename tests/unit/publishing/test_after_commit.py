@@ -18,7 +18,7 @@ from airflow_provider_segtable.core.tables.evolution import AddColumn
 from airflow_provider_segtable.formats.format import Published
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.log_store.union_scan import over
-from airflow_provider_segtable.table.publishing.publisher import publish_after_commit
+from airflow_provider_segtable.table.publishing.after_commit import publish_after_commit
 from airflow_provider_segtable.table.table import Table, create_table
 from tests.support.in_memory import context_in_memory
 from tests.unit.publishing.conftest import DEFINITION, Plain, again

@@ -51,6 +51,10 @@ class Overtaken:
         """Read."""
         return self._alive().read(path)
 
+    def exists(self, path: str) -> bool:
+        """Look."""
+        return self._alive().exists(path)
+
     def create(self, path: str, data: bytes, *, ready: Callable[[], None] | None = None) -> None:
         """Do the deed, then create."""
         if self.deeds and path.startswith(self.folder) and self.word in data:

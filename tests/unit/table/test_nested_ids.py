@@ -123,9 +123,11 @@ def ids_of_columns_alone() -> Iterator[None]:
         patch.setattr(table_file, "identified", only_its_own)
         table_file.stored_columns.cache_clear()
         table_file.files_columns.cache_clear()
+        table_file.incoming_columns.cache_clear()
         yield
     table_file.stored_columns.cache_clear()
     table_file.files_columns.cache_clear()
+    table_file.incoming_columns.cache_clear()
 
 
 def test_more_fields_than_there_are_ids_get_none() -> None:

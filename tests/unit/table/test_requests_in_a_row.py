@@ -67,6 +67,11 @@ class Rounds(MemoryStorage):
         self._sent(f"read {path}")
         return super().read(path)
 
+    def exists(self, path: str) -> bool:
+        """Hold and look."""
+        self._sent(f"exists {path}")
+        return super().exists(path)
+
     def create(self, path: str, data: bytes, *, ready: Callable[[], None] | None = None) -> None:
         """Hold and create."""
         self._sent(f"create {path}")
@@ -155,7 +160,7 @@ def test_an_append_is_published_as_delta_in_six_rounds(remote: Table, storage: R
 
 def test_an_append_is_published_as_iceberg_in_eight_rounds(remote: Table, storage: Rounds) -> None:
     """Seven in the storage, and one for the new file's footer; files are put before the version."""
-    rounds = published(remote, storage, "iceberg", 5, 1, 2, 1, 1, 5, 1)
+    rounds = published(remote, storage, "iceberg", 6, 1, 2, 1, 1, 6, 1)
     manifests, version, hint = (each.requests for each in rounds[2:5])
     assert {each.rpartition("/")[0] for each in manifests} == {"create _iceberg/manifests"}
     assert version == ["create _iceberg/metadata/v2.metadata.json"]
