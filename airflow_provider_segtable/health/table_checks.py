@@ -41,7 +41,7 @@ Data files against the log's descriptors:
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -50,6 +50,7 @@ from pyroaring import BitMap
 
 from airflow_provider_segtable.core.catch_up import files_in
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import Vectors, checksums, paths
 from airflow_provider_segtable.core.errors import (
     CorruptTable,

@@ -31,9 +31,9 @@ Contract:
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Protocol
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.time import Instant
 
 

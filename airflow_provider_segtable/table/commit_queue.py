@@ -20,9 +20,10 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol, TypeVar
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log.events import MOST_JOINED
 from airflow_provider_segtable.ports.clock import Clock
 

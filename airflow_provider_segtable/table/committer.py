@@ -34,9 +34,10 @@ Files may be deleted only after ``Conflict`` or a certain failure, never after `
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import field, replace
 from functools import partial
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
     CommitConflict,
@@ -78,6 +79,8 @@ MOST_SPARED = 4
 """Files of several events are checkpointed less often by their number of events, or this."""
 SEGMENTS_AN_EVENT = 4096
 """Large tables add one event per this number of segments, rounded up to a power of two."""
+MOST_EVENTS = 256
+"""Largest number of events between checkpoints: an opening reads so many."""
 TURN_WAIT_S = 2.0
 """Longest wait for a turn in the queue of committers."""
 HOST_WAIT_S = 0.5
@@ -226,8 +229,9 @@ def commit_or_raise(
 
 
 def checkpoint_every(segments: int) -> int:
-    """Return the number of events between checkpoints; their cost grows with the segments."""
-    return max(CHECKPOINT_EVERY, 1 << (segments // SEGMENTS_AN_EVENT).bit_length())
+    """Return the number of events between checkpoints; up to a size, their cost grows with it."""
+    wanted = 1 << (segments // SEGMENTS_AN_EVENT).bit_length()
+    return max(CHECKPOINT_EVERY, min(wanted, MOST_EVENTS))
 
 
 def forward_feeds(ports: TableContext, state: State) -> None:
@@ -326,6 +330,7 @@ class _Loop:
                 self._publish()  # maybe before this commit returns
             else:
                 self._follow_up(self.put or _Put(first=outcome.n, last=outcome.n, streams=False))
+                outcome = replace(outcome, state=self.state)
                 if self._feeds():
                     with suppress(SegtableError):  # readers see feeds wherever they are
                         forward(self.ports, self.state, _put_feed, at_least=MANY)
@@ -485,10 +490,10 @@ class _Loop:
         """Announce the newest event, write a checkpoint if it is due, and let it be published."""
         self._announce(put)
         fewer = min(put.last - put.first + 1, MOST_SPARED)
-        every = checkpoint_every(len(self.state.timeline)) * fewer
+        every = min(checkpoint_every(len(self.state.timeline)) * fewer, MOST_EVENTS)
         due = _has(put.first, put.last, every)
         if due and not self.state.dropped:
-            self.log.checkpoint(self.state)
+            self.state = self.log.checkpoint(self.state)
         self._publish()
 
     def _publish(self) -> None:

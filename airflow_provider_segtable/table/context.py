@@ -18,10 +18,11 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from airflow_provider_segtable.coordination.address import SESSION_TIMEOUT_S, connect
 from airflow_provider_segtable.coordination.zookeeper.access import access_of
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     ClockSkew,
     CoordinatorUnavailable,

@@ -97,6 +97,7 @@ class Shape:
     log_readers: int = 0
     log_owners: int = 0
     live_readers: int = 0
+    settlers: int = 0
     threads: bool = False
     host: bool = False
 

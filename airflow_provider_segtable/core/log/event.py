@@ -7,9 +7,9 @@
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from airflow_provider_segtable.core.counted import counted, describe_size
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.time import Instant
 

@@ -15,10 +15,10 @@
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import VectorFile
 from airflow_provider_segtable.core.log.event import Conflict, Stamp
 from airflow_provider_segtable.core.log.state import State

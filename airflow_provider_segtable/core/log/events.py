@@ -21,19 +21,20 @@
 11. An index begins with ``IndexRequested``. Any event that publishes files may feed it; what it
     lacks is built by runs of ``IndexBuilt``. ``FeedsJoined`` and ``IndexForwarded`` tidy up feeds.
 12. A service of the log store takes buckets by ``LogEpochBegun``; its checkpoints are appends.
+13. ``GroupsSettled`` records which rows of a primary-key table's files are shown.
 
 On disk:
 
-13. An event file is one JSON object with ``format`` (the number of this codec), ``checksum`` and
+14. An event file is one JSON object with ``format`` (the number of this codec), ``checksum`` and
     the event's fields; the JSON of an action is that of its family (``core.log.families``).
     Unknown formats and kinds are refused by name, never guessed. Absent attributes of segments and
     plans are omitted, not written as null.
-14. The checksum covers everything else, the event's number included, so a torn, flipped or
+15. The checksum covers everything else, the event's number included, so a torn, flipped or
     misplaced file is detected. Encoding is canonical (sorted keys, no spaces): equal events have
     equal bytes.
-15. ``feeds`` is there if the event brings entries of indexes. An older segtable that does not know
+16. ``feeds`` is there if the event brings entries of indexes. An older segtable that does not know
     ``feeds`` never gets so far: it refuses the event that requested the index.
-16. An event file with a valid checksum may still be wrong: written by hand, or by a program with a
+17. An event file with a valid checksum may still be wrong: written by hand, or by a program with a
     fault. So each field is compared with its declared type, and ``misfit`` names the wrong field.
     Without it a reader would fail in the middle of a computation. These checks are made once per
     type. Abstract types (``TableKind``, ``Plan``) are checked as the value's own type.
@@ -46,7 +47,7 @@ Source of the idea: Hudi's timeline (RFC-66), as one log with put-if-absent.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import lru_cache
 from itertools import pairwise
@@ -54,6 +55,7 @@ from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     CorruptTable,
     SegtableError,
@@ -72,6 +74,7 @@ from airflow_provider_segtable.core.log.families import (
     plan_events,
     repair_events,
     restore_events,
+    settle_events,
     table_events,
     tag_events,
 )
@@ -102,6 +105,7 @@ from airflow_provider_segtable.core.log.families.plan_events import (
 )
 from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
 from airflow_provider_segtable.core.log.families.restore_events import VersionRestored
+from airflow_provider_segtable.core.log.families.settle_events import GroupsSettled
 from airflow_provider_segtable.core.log.families.table_events import (
     TableAltered,
     TableDropped,
@@ -140,6 +144,7 @@ Action: TypeAlias = (
     | IndexForwarded
     | IndexDropped
     | LogEpochBegun
+    | GroupsSettled
 )
 
 KINDS: tuple[EventKind[Any], ...] = (
@@ -154,6 +159,7 @@ KINDS: tuple[EventKind[Any], ...] = (
     *consumer_events.KINDS,
     *index_events.KINDS,
     *log_store_events.KINDS,
+    *settle_events.KINDS,
 )
 
 KIND_OF: dict[type, EventKind[Any]] = {kind.type: kind for kind in KINDS}

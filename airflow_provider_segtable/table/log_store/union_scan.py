@@ -13,9 +13,10 @@
 6. The newest version is read, whole: without windows, and without ``base_only``.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log.events import Event, encode_file
 from airflow_provider_segtable.core.log.families.table_events import TableAltered
 from airflow_provider_segtable.core.log.state import State
