@@ -339,8 +339,8 @@ class _Loop:
     def _feeds(self) -> tuple[Feed, ...]:
         return (*self.feeder.feeds(self.state), *self.router.feeds(self.state))
 
-    def _new_files(self) -> tuple[Segment, ...]:
-        return new_files(self.router.routed(self.change.action, self.state))
+    def _new_files(self, state: State) -> tuple[Segment, ...]:
+        return new_files(self.router.routed(self.change.action, state))
 
     def discard(self) -> None:
         """Delete the files that were written for indexes: the event certainly does not land."""
@@ -350,7 +350,7 @@ class _Loop:
     def _in_turn(self) -> Outcome | None:
         """Attempt the commit once, by this thread or another one of the process."""
         self.router.prepare(self.state)
-        self.feeder.prepare(self.state, self._new_files())
+        self.feeder.prepare(self.state, self._new_files(self.state))
         self._forget()
         self.ports.commits.attempt(self, attempt_together, self.ports.clock)
         if self.put is not None and not isinstance(self.outcome, Committed):
@@ -464,7 +464,7 @@ class _Loop:
         if isinstance(admitted, Conflict):
             self._refused(admitted, guess=guess)
             return None
-        fed = self.feeder.ready(state, new_files(self.router.routed(self.change.action, state)))
+        fed = self.feeder.ready(state, self._new_files(state))
         if not fed or not self.router.ready(state):
             return None  # an index was requested, or a key written, meanwhile: prepare anew
         return Stamped(
