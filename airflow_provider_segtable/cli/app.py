@@ -18,6 +18,7 @@ from airflow_provider_segtable.cli.commands.index_commands import indexes
 from airflow_provider_segtable.cli.commands.ingest_command import ingest
 from airflow_provider_segtable.cli.commands.log_store_commands import log_stores, serve, tail
 from airflow_provider_segtable.cli.commands.publish_command import publish
+from airflow_provider_segtable.cli.commands.settle_command import settle
 from airflow_provider_segtable.cli.commands.table_commands import tables
 from airflow_provider_segtable.cli.commands.ui_command import ui
 from airflow_provider_segtable.cli.commands.version_commands import clean, consumers, tag
@@ -104,6 +105,7 @@ app.command()(merge)
 app.command()(plan)
 app.command()(compact)
 app.command()(clean)
+app.command()(settle)
 app.command()(advise)
 app.command()(tag)
 app.command()(publish)

@@ -64,6 +64,7 @@ from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import iso
 from airflow_provider_segtable.core.timeline import Timeline
 from airflow_provider_segtable.health.published_rows import check_targets
+from airflow_provider_segtable.health.settlement_check import check_settlements
 from airflow_provider_segtable.health.table_checks import (
     FileCheck,
     check_indexes,
@@ -196,6 +197,7 @@ def _verified(
             files.rows += sum(segment.rows for segment in batch)
         findings += files.still_lost(EventLog(ports.storage))
         findings += [*check_vectors(ports, state), *check_targets(ports, state, deep=deep)]
+        findings += check_settlements(ports, state, deep=deep)
         findings += check_log_store(ports, state, walk.logged, files=all_versions or deep)
     findings += check_indexes(ports, state, partial(_inner, deep=deep, threads=threads), deep=deep)
     return _verification(ports, walk, files.checked, files.rows if deep else 0)

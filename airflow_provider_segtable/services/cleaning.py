@@ -299,7 +299,7 @@ class _Look:
     @property
     def worth_an_event(self) -> bool:
         later = self.found.retained_from > self.head.retained_from
-        gone = bool(self.found.segments) or forgettable(self.head)
+        gone = bool(self.found.segments) or forgettable(self.head, self.found.retained_from)
         return gone or bool(later and self.run.log_files)
 
 

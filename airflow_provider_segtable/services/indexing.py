@@ -189,6 +189,7 @@ def _by_key(own: TableContext, state: State, key: tuple[str, ...]) -> Iterator[p
         rules=entry_rules(own, state),
         columns=state.table.schema.names,
         found=groups_to_read(state, None),
+        in_order=True,
     )
     left: pa.Table | None = None
     for batch in scan.batches():

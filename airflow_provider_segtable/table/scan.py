@@ -74,6 +74,7 @@ from airflow_provider_segtable.table.chosen_files import chosen_groups, chosen_s
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.parts import Clipped, MergedScan, Part, PartReader, Wanted
 from airflow_provider_segtable.table.read_recorder import UNWATCHED, ReadWatch, read_shape
+from airflow_provider_segtable.table.settled_groups import with_settlements
 from airflow_provider_segtable.table.windows import ChangeFeed, KeyedFeed, added_part
 
 
@@ -391,13 +392,18 @@ class Scan:
 
         If the log records a segment's root addresses, only deletion vectors are read. Otherwise
         it reads hidden columns, event times of clipped chunks, and columns of predicate deletes
-        and of the condition.
+        and of the condition. Of a primary-key table it reads the keys of rows that are merged.
         """
-        keyed = self.state.table.kind.rules is not None
-        if self.request.where is not None or self.request.rolled_up or keyed:
+        rules, limit = self.state.table.kind.rules, self.request.limit
+        plain = self.request.where is None and not self.request.changes
+        if rules is not None and plain and self.start is None:
+            narrow = replace(self, request=replace(self.request, columns=()))
+            found = narrow.merged_scan(rules).count() if limit != 0 else 0
+            return found if limit is None else min(found, limit)
+        if not plain or self.request.rolled_up or rules is not None:
             narrow = replace(self, request=replace(self.request, columns=(), where=self.where))
             return sum(batch.num_rows for batch in narrow.to_batches())
-        limit, found = self.request.limit, 0
+        found = 0
         for _, rows in self.counts() if limit != 0 else ():
             found += rows
             if limit is not None and found >= limit:
@@ -555,9 +561,12 @@ class Scan:
         if wanted is None:
             return Selection.begun(PrunedBy.TIME_CHUNKS, ())
         base_only = self.request.base_only
-        return chosen_groups(
+        found = chosen_groups(
             self.ports, self.state, rules, wanted, start=self.start, base_only=base_only
         )
+        if base_only or self.start is not None:
+            return found
+        return replace(found, left=with_settlements(self.ports, self.state, found.left))
 
     def _changes_of_keys(self, rules: MergeRules, start: State) -> Iterator[pa.RecordBatch]:
         """Yield the change feed of a table with a primary key."""

@@ -90,6 +90,7 @@ class Shape:
     log_readers: int = 0
     log_owners: int = 0
     live_readers: int = 0
+    settlers: int = 0
 
 
 EVERYBODY = Shape(

@@ -21,19 +21,20 @@
 11. An index begins with ``IndexRequested``. Any event that publishes files may feed it; what it
     lacks is built by runs of ``IndexBuilt``. ``FeedsJoined`` and ``IndexForwarded`` tidy up feeds.
 12. A service of the log store takes buckets by ``LogEpochBegun``; its checkpoints are appends.
+13. ``GroupsSettled`` records which rows of a primary-key table's files are shown.
 
 On disk:
 
-13. An event file is one JSON object with ``format`` (the number of this codec), ``checksum`` and
+14. An event file is one JSON object with ``format`` (the number of this codec), ``checksum`` and
     the event's fields; the JSON of an action is that of its family (``core.log.families``).
     Unknown formats and kinds are refused by name, never guessed. Absent attributes of segments and
     plans are omitted, not written as null.
-14. The checksum covers everything else, the event's number included, so a torn, flipped or
+15. The checksum covers everything else, the event's number included, so a torn, flipped or
     misplaced file is detected. Encoding is canonical (sorted keys, no spaces): equal events have
     equal bytes.
-15. ``feeds`` is there if the event brings entries of indexes. An older segtable that does not know
+16. ``feeds`` is there if the event brings entries of indexes. An older segtable that does not know
     ``feeds`` never gets so far: it refuses the event that requested the index.
-16. An event file with a valid checksum may still be wrong: written by hand, or by a program with a
+17. An event file with a valid checksum may still be wrong: written by hand, or by a program with a
     fault. So each field is compared with its declared type, and ``misfit`` names the wrong field.
     Without it a reader would fail in the middle of a computation. These checks are made once per
     type. Abstract types (``TableKind``, ``Plan``) are checked as the value's own type.
@@ -68,6 +69,7 @@ from airflow_provider_segtable.core.log.families import (
     plan_events,
     repair_events,
     restore_events,
+    settle_events,
     table_events,
     tag_events,
 )
@@ -98,6 +100,7 @@ from airflow_provider_segtable.core.log.families.plan_events import (
 )
 from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
 from airflow_provider_segtable.core.log.families.restore_events import VersionRestored
+from airflow_provider_segtable.core.log.families.settle_events import GroupsSettled
 from airflow_provider_segtable.core.log.families.table_events import (
     TableAltered,
     TableDropped,
@@ -136,6 +139,7 @@ Action: TypeAlias = (
     | IndexForwarded
     | IndexDropped
     | LogEpochBegun
+    | GroupsSettled
 )
 
 KINDS: tuple[EventKind[Any], ...] = (
@@ -150,6 +154,7 @@ KINDS: tuple[EventKind[Any], ...] = (
     *consumer_events.KINDS,
     *index_events.KINDS,
     *log_store_events.KINDS,
+    *settle_events.KINDS,
 )
 
 KIND_OF: dict[type, EventKind[Any]] = {kind.type: kind for kind in KINDS}

@@ -56,6 +56,8 @@ index forwarded
 feeds joined           refused if some of them were joined already
 log epoch begun        refused if a bucket has this epoch or a higher one
 tagged                 refused if the version is no longer kept, or the name is taken
+settled                leaves out groups whose files are not all visible any more, or that are
+                       settled over these files already; refused if none is left
 altered                refused if another alteration landed that its author had not read, a
                        pending plan sorts by a column that it renames or drops, or an index has a
                        column that it drops or widens. Everything else commutes with it: files are

@@ -55,6 +55,7 @@ from airflow_provider_segtable.core.locks import Generation
 from airflow_provider_segtable.core.log.plan import PlanState
 from airflow_provider_segtable.core.log_store.manifest import BucketManifest
 from airflow_provider_segtable.core.segment import NO_BUCKET, ChunkKey, Segment, SegmentId
+from airflow_provider_segtable.core.settlement import ReplacedVectors, Settlements
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import GranularityOverride, Instant, Interval, Layout, iso
 from airflow_provider_segtable.core.timeline import Timeline
@@ -398,6 +399,8 @@ class State:
         indexes: the indexes, by name.
         log_store: the committed part of each bucket of the log store.
         loads: the last parts of recent loads.
+        settled: the newest settlement of each file group of a primary-key table.
+        replaced_vectors: vector files of settlements that earlier versions may use.
         dropped: whether the event dropped the table: none follows.
         adopts: whether the table ever had a file that another program wrote.
     """
@@ -423,6 +426,8 @@ class State:
     indexes: Mapping[str, IndexState] = field(default_factory=dict)
     log_store: Mapping[int, BucketManifest] = field(default_factory=dict)
     loads: Loads = field(default_factory=dict)
+    settled: Settlements = field(default_factory=dict)
+    replaced_vectors: tuple[ReplacedVectors, ...] = ()
     dropped: bool = False
     adopts: bool = False
 

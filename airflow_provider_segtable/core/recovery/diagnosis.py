@@ -215,6 +215,29 @@ def damaged_vectors(path: str, code: str, what: str, rows: int) -> Finding:
     )
 
 
+def unread_settlement(path: str, code: str, what: str) -> Finding:
+    """Report a file of settled rows that cannot be read: its groups are merged at read."""
+    return Finding(
+        code=code,
+        severity=Severity.WARNING,
+        where=path,
+        what=f"settled rows: {what}",
+        why="reads of its file groups merge all their files, so they are slower",
+        do="segtable settle TABLE",
+    )
+
+
+def wrong_settlement(path: str, what: str) -> Finding:
+    """Report a file of settled rows that contradicts the rows of the files."""
+    return _critical(
+        code="wrong-settled-rows",
+        where=path,
+        what=f"settled rows: {what}",
+        why="reads show other rows than the records of their keys make",
+        do=f"delete {path}: reads merge all files then; and run segtable settle TABLE",
+    )
+
+
 def unread_vectors(path: str, error: SegtableError) -> Finding:
     """Report a file of deletion vectors that could not be checked because storage failed."""
     return unread(path, f"deletion vectors could not be read: {error}", code="unread")

@@ -20,7 +20,8 @@ Merging sorted runs (log files, a base file, or both), in bounded memory:
    batches is checked here, and the order of the rows in a batch where they are merged.
 7. The merge goes through the keys in *windows*. Of the runs with batches left, each has a last key
    in its batch at hand. A window ends before the least of these keys, so no run has further rows of
-   the window's keys.
+   the window's keys. If all runs have ended, as those of small files do at once, all rows at hand
+   are one window. The first batches of many runs are read by several threads.
 8. The rows of a window are merged in memory. If one run alone contributes to a window, the result
    is that run's rows, untouched.
 9. Memory holds a batch of every run and one window, however large the runs are. If the batches are
@@ -33,6 +34,7 @@ Source of the idea: merge of sorted runs (Knuth 5.4.1), by blocks, as in externa
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -463,13 +465,30 @@ def read_runs(
         yield rows.select(columns)
 
 
+FEW_ROWS = 1_024
+"""The rows that a run has at hand at least: so the end of a small file is seen at once."""
+MOST_ROWS = 1 << 20
+"""The rows at hand up to which a window has all of them, if all runs have ended."""
+LEAST_RUNS = 8
+"""The number of runs from which on their files are opened by several threads."""
+THREADS = 8
+
+
 def windows(runs: Sequence[Batches], key: Sequence[str]) -> Iterator[list[pa.Table]]:
     """Yield rows by ranges of keys: a table for each run that has any, in the runs' order."""
     cursors = [_Cursor(iter(run), tuple(key)) for run in runs]
+    if len(cursors) >= LEAST_RUNS:
+        with ThreadPoolExecutor(THREADS, "segtable-runs") as pool:
+            list(pool.map(_Cursor.fill, cursors))
     while True:
         for cursor in cursors:
             cursor.fill()
-        ends = [cursor.last for cursor in cursors if cursor.more]
+        held = sum(cursor.rows.num_rows for cursor in cursors)
+        ends = [
+            cursor.last
+            for cursor in cursors
+            if cursor.more or (held > MOST_ROWS and cursor.rows.num_rows)
+        ]
         parts = [cursor.cut(min(ends) if ends else None) for cursor in cursors]
         some = [part for part in parts if part.num_rows]
         if some:
@@ -489,8 +508,8 @@ class _Cursor:
     more: bool = True
 
     def fill(self) -> None:
-        """Read on until there are two keys at hand, or the run ends."""
-        while self.more and (not self.rows.num_rows or self._at(0) == self.last):
+        """Read on until there are two keys and a few rows at hand, or the run ends."""
+        while self.more and (self.rows.num_rows < FEW_ROWS or self._at(0) == self.last):
             batch = next(self.batches, None)
             self.more = batch is not None
             if batch is None or not batch.num_rows:

@@ -34,6 +34,12 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.indexes.index_state import decode_indexes, encode_indexes
 from airflow_provider_segtable.core.locks import Generation, decode_token, encode_token
+from airflow_provider_segtable.core.log.families.settle_events import (
+    decode_replaced,
+    decode_settlements,
+    encode_replaced,
+    encode_settlements,
+)
 from airflow_provider_segtable.core.log.families.table_events import decode_table, encode_table
 from airflow_provider_segtable.core.log.families.tag_events import decode_tags
 from airflow_provider_segtable.core.log.plan import PlanState, PlanStatus
@@ -53,6 +59,7 @@ from airflow_provider_segtable.core.paths import digest, file_path, named_path, 
 from airflow_provider_segtable.core.predicate import decode_predicate, encode_predicate
 from airflow_provider_segtable.core.segment import ChunkKey, SegmentId
 from airflow_provider_segtable.core.segment_codec import decode_ids, encode_ids
+from airflow_provider_segtable.core.settlement import ReplacedVectors
 from airflow_provider_segtable.core.time import Interval, decode_overrides, encode_overrides
 from airflow_provider_segtable.core.timeline import Timeline
 from airflow_provider_segtable.table.log.checkpoint_chunks import (
@@ -92,6 +99,8 @@ def encode_head(state: State) -> dict[str, Any]:
         **({"log_store": encode_manifests(state.log_store)} if state.log_store else {}),
         **({"loads": encode_loads(state.loads)} if state.loads else {}),
         **({"adopts": True} if state.adopts else {}),
+        **({"settled": encode_settlements(state.settled)} if state.settled else {}),
+        **_encode_replaced(state.replaced_vectors),
     }
 
 
@@ -137,7 +146,13 @@ def decode_head(head: Mapping[str, Any], timeline: Timeline, ids: IdSpaces) -> S
         log_store=decode_manifests(head.get("log_store", ())),
         loads=decode_loads(head.get("loads", ())),
         adopts=bool(head.get("adopts", False)),
+        settled=decode_settlements(head.get("settled", ())),
+        replaced_vectors=decode_replaced(head.get("replaced_vectors", ())),
     )
+
+
+def _encode_replaced(replaced: tuple[ReplacedVectors, ...]) -> dict[str, Any]:
+    return {"replaced_vectors": encode_replaced(replaced)} if replaced else {}
 
 
 def _encode_overwritten(recent: tuple[Overwritten, ...]) -> dict[str, Any]:
@@ -205,7 +220,10 @@ LOGGED = 10
 """The format of tables with a log store: an older segtable must not commit to them."""
 ADOPTING = 11
 """The format of tables with adopted files: an older segtable takes their paths for damage."""
-READABLE = (2, 3, 4, 5, 6, 7, FORMAT, INDEXED, LOGGED, ADOPTING)
+SETTLED = 12
+"""The format of tables with settled file groups: an older segtable would take their vectors for
+orphans."""
+READABLE = (2, 3, 4, 5, 6, 7, FORMAT, INDEXED, LOGGED, ADOPTING, SETTLED)
 """Format 2 had no cleaning, 3 no deletions, 4 no checksums, 5 no chunk table, 6 one schema, 7 no
 buckets; all are read, because the events before them may have been deleted."""
 CHUNKED = 6
@@ -239,6 +257,8 @@ def write_checkpoint(state: State) -> bytes:
 
 
 def _format(state: State) -> int:
+    if state.settled or state.replaced_vectors:
+        return SETTLED
     if state.adopts:
         return ADOPTING
     if state.log_store:

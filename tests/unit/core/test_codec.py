@@ -42,6 +42,7 @@ from airflow_provider_segtable.core.log.families.plan_events import (
 )
 from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
 from airflow_provider_segtable.core.log.families.restore_events import VersionRestored
+from airflow_provider_segtable.core.log.families.settle_events import GroupsSettled
 from airflow_provider_segtable.core.log.families.table_events import TableAltered, TableDropped
 from airflow_provider_segtable.core.log.families.tag_events import Tagged, Untagged
 from airflow_provider_segtable.core.log.index_plan import IndexPlan
@@ -73,6 +74,7 @@ from airflow_provider_segtable.core.segment import (
     roots_of,
     tombstone,
 )
+from airflow_provider_segtable.core.settlement import SettledGroup
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,
     RenameColumn,
@@ -339,6 +341,21 @@ ACTIONS: tuple[Action, ...] = (
         segments=(
             replace(first(4), path="month=2013-01/part-0.parquet", footer=FooterChecksum(900, 7)),
         )
+    ),
+    GroupsSettled(
+        path="deletes/settled-k3.arrow",
+        size=900,
+        checksum="0123456789abcdef",
+        groups=(
+            SettledGroup(
+                chunk=replace(CHUNK, bucket=2),
+                files=(0, 1, 2, 5, 2**30),
+                identity="fedcba9876543210",
+                hidden=7,
+                open=2,
+            ),
+        ),
+        damaged=("deletes/settled-k2.arrow",),
     ),
 )
 
