@@ -14,7 +14,6 @@ Usage: ``python benchmarks/get.py [--quick] [--rounds N] [--days N] [--rows N] [
 """
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
@@ -29,6 +28,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
+import results
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -184,6 +184,28 @@ def show(found: Sequence[Measured]) -> None:
         )
 
 
+def judged(found: Sequence[Measured]) -> Iterator[results.Result]:
+    """Yield the time of each way that has a goal, and ``get`` beside the other ways."""
+    base = {(each.columns, each.keys): each for each in found if each.way == "get"}
+    for each in found:
+        what = f"{each.columns} columns by keys: {each.keys:,}"
+        if each.goal is not None:
+            ours = 1e3 * each.seconds
+            what = f"{each.way}, {what}"
+            yield results.Result(
+                benchmark="get", what=what, ours=ours, unit="ms", most=1e3 * each.goal
+            )
+        elif each.way != "get":
+            yield results.Result(
+                benchmark="get",
+                what=f"get, {what}",
+                ours=1e3 * base[each.columns, each.keys].seconds,
+                unit="ms",
+                peer=1e3 * each.seconds,
+                against=each.way,
+            )
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
@@ -200,8 +222,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         table = made(str(folder / f"get-{asked.days}-{rows}"), asked.days, rows)
         found = [*measured(table, asked.days * rows, rounds, counts)]
     if asked.json:
-        for each in found:
-            print(json.dumps({**{n: getattr(each, n) for n in each.__slots__}, "goal": each.goal}))
+        results.report([*judged(found)], as_json=True)
     else:
         show(found)
     return 0
