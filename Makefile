@@ -65,6 +65,10 @@ test: venv $(CLASSES) ## Run the checks and every suite, with one summary (ARGS=
 
 ##@ While working
 
+.PHONY: commands
+commands: venv ## Write the table of commands that help and completion are answered from
+	@$(BIN)/python -m tests.command_table
+
 .PHONY: venv
 venv: prerequisites $(STAMP) ## Make .venv with every pinned version (PYTHON=python3.12)
 

@@ -7,13 +7,13 @@
    (``data.keyed.keyed_rows``) and for indexes (``data.sketches``).
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.data.sort_keys import Indices, Numbers
 
 # Texts and bytes

@@ -31,13 +31,14 @@ Source of the idea: external distribution sort (Knuth 5.4.9), with sampled split
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, RowsOutOfBalance, SegtableError
 from airflow_provider_segtable.core.schema import Order, Schema, no_column
 from airflow_provider_segtable.core.segment import (

@@ -32,7 +32,6 @@ Trees and their literals:
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Context, Decimal, InvalidOperation
 from enum import StrEnum
@@ -46,6 +45,7 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.predicate import Day, Moment, Value
 from airflow_provider_segtable.core.time import DAY_US, instant
