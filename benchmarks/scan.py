@@ -1,27 +1,39 @@
 """Scans by Spark's data source and by ``Table.scan``, against Parquet readers of the same files.
 
 1. The tables: days of rows, one file each; the same with 1 % of the rows deleted; the same rows in
-   a table with a primary key, as base files; and these with log files, of which each day has
-   ``LOGS``, each with 2 % of the day's keys. The files are in the page cache.
+   a table with a primary key, as base files; these with log files, of which each day has ``LOGS``,
+   each with 2 % of the day's keys; these settled, and then with upserts of 1 % after it. The files
+   are in the page cache.
 2. The ways: ``spark.read.parquet`` and ``format("segtable")``; ``pyarrow.dataset`` and
    ``Table.scan``. The Parquet readers know neither of deletes nor of keys: they read all records.
    With ``--python`` also a data source in Python, whose filters are pushed.
 3. Every round asks every question of every way once. Reported are medians, and ratios to the
    Parquet reader of the same engine. Both ways of segtable must agree, and all must where
    nothing is deleted or merged.
+4. Goals are ratios of processor time of all processes: of seconds on a machine with other work
+   little would follow. A mark says whether Spark's way met its goal (``GOALS``).
 
 Usage: ``python benchmarks/scan.py [--quick] [--rounds N] [--days N] [--rows N] [--only TABLE]
 [--python]``.
+
+``--keyed`` measures reads of primary-key tables in this process alone, without Spark. Each round
+asks every question of a table of events with files of equal rows (the yardstick: nothing is hidden
+there), of the keyed tables, and of ``pyarrow.dataset`` over their files. Reported are processor
+times, their ratio to the yardstick and to ``pyarrow.dataset``, and the first read of
+``FIRST_COMMITS`` commits that nothing has compacted or settled.
 """
 
 import argparse
+import os
 import re
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +54,7 @@ from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.spark.driver.session import session
 from airflow_provider_segtable.spark.source.registration import register
 
+FIRST_COMMITS = 470
 START = parse_instant("2026-01-01")
 LOGS = 4
 NAMES = ["id", "at", "user", "n", "x", "y", "kind", "page"]
@@ -89,7 +102,8 @@ def upserted(place: str, days: int, rows: int) -> Table:
     )
     for number in range(days):
         table.upsert(day(number, rows))
-    table.compact("semi-major")
+    if days:
+        table.compact("semi-major")
     return table
 
 
@@ -149,6 +163,33 @@ QUESTIONS = {
 }
 Ways = Mapping[str, Callable[[Question], object]]
 
+GOALS = {"events": 1.1, "deleted": 1.3, "base files": 1.3, "settled": 1.3}
+"""Most of the processor time of ``spark.read.parquet``, by the end of a table's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Seconds, and seconds of processor time of this process and all below it."""
+
+    seconds: float
+    processor: float
+
+
+def processor_s() -> float:
+    """Return the processor time of this process and all below it, Java among them."""
+    children: dict[int, list[tuple[int, int]]] = {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            fields = file.read_text().rpartition(")")[2].split()
+            ticks = sum(map(int, fields[11:15]))
+            children.setdefault(int(fields[1]), []).append((int(file.parent.name), ticks))
+    total, left = time.process_time(), [os.getpid()]
+    while left:
+        for pid, ticks in children.get(left.pop(), ()):
+            total += ticks / os.sysconf("SC_CLK_TCK")
+            left.append(pid)
+    return total
+
 
 def ways(spark: SparkSession, table: Table, *, python: bool) -> Ways:
     """Return how to ask each way; a Parquet reader comes before its engine's ways of segtable."""
@@ -173,34 +214,52 @@ def ways(spark: SparkSession, table: Table, *, python: bool) -> Ways:
     return found
 
 
-def measured(asking: Ways, rounds: int, *, plain: bool) -> Mapping[tuple[str, str], float]:
-    """Return the median seconds of each question, asked of each way; check the answers."""
-    seconds: dict[tuple[str, str], list[float]] = {}
+def measured(asking: Ways, rounds: int, *, plain: bool) -> Mapping[tuple[str, str], Cost]:
+    """Return the median cost of each question, asked of each way; check the answers."""
+    found: dict[tuple[str, str], list[Cost]] = {}
     for turn in range(rounds + 1) if rounds > 1 else (1,):  # round 0 warms up
         for question, asked in QUESTIONS.items():
             answers = {}
             for way, ask in asking.items():
-                began = time.perf_counter()
+                used, began = processor_s(), time.perf_counter()
                 answers[way] = str(ask(asked))
+                cost = Cost(time.perf_counter() - began, processor_s() - used)
                 if turn:
-                    seconds.setdefault((question, way), []).append(time.perf_counter() - began)
+                    found.setdefault((question, way), []).append(cost)
             equal = answers if plain else {"segtable in Spark", "Table.scan"}
             if len({answers[way] for way in equal}) > 1:
                 raise SystemExit(f"{question}: {answers}")
-    return {key: statistics.median(found) for key, found in seconds.items()}
+    return {
+        key: Cost(
+            statistics.median(each.seconds for each in some),
+            statistics.median(each.processor for each in some),
+        )
+        for key, some in found.items()
+    }
 
 
-def shown(title: str, medians: Mapping[tuple[str, str], float]) -> None:
-    """Print a table of medians, and ratios to the Parquet reader of the same engine."""
+def shown(title: str, medians: Mapping[tuple[str, str], Cost]) -> None:
+    """Print a table of medians, ratios to the Parquet reader of the same engine, and goals."""
     names = list(dict.fromkeys(way for _, way in medians))
     print(f"\n{title}\n\n| question | {' | '.join(names)} |\n|---|{'---|' * len(names)}")
     for question in dict.fromkeys(question for question, _ in medians):
         cells = []
         for name in names:
             peer = "pyarrow.dataset" if name in {"pyarrow.dataset", "Table.scan"} else names[0]
-            taken, base = medians[question, name], medians[question, peer]
+            taken, base = medians[question, name].seconds, medians[question, peer].seconds
             cells.append(f"{taken:.3f}" + ("" if name == peer else f" ({taken / base:.2f})"))
         print(f"| {question} | {' | '.join(cells)} |", flush=True)
+    for end, goal in GOALS.items():
+        if title.endswith(end):
+            print(f"\nprocessor time in Spark, goal {goal}: {', '.join(_met(medians, goal))}")
+
+
+def _met(medians: Mapping[tuple[str, str], Cost], goal: float) -> Iterator[str]:
+    """Yield each question with its ratio of processor time in Spark, and a mark."""
+    for question in dict.fromkeys(question for question, _ in medians):
+        taken = medians[question, "segtable in Spark"].processor
+        ratio = taken / max(medians[question, "spark.read.parquet"].processor, 1e-9)
+        yield f"{question} {ratio:.2f} {'✔' if ratio <= goal else '✗'}"
 
 
 def cases(folder: str, days: int, rows: int, only: str) -> Any:
@@ -210,6 +269,8 @@ def cases(folder: str, days: int, rows: int, only: str) -> Any:
         "events, 1 % deleted",
         "primary key, base files",
         f"primary key, base files and {LOGS} log files a day",
+        f"primary key, base files and {LOGS} log files a day, settled",
+        "primary key, settled, and 1 % after it",
     ]
     wanted = [bool(re.search(only, name)) for name in named]
     if any(wanted[:2]):
@@ -223,9 +284,87 @@ def cases(folder: str, days: int, rows: int, only: str) -> Any:
         table = upserted(f"{folder}/keyed", days, rows)
         if wanted[2]:
             yield named[2], table, True
-        if wanted[3]:
+        if any(wanted[3:]):
             log_files(table, days, rows)
+        if wanted[3]:
             yield named[3], table, False
+        if wanted[4]:
+            table.settle()
+            yield named[4], table, False
+        if wanted[5]:
+            table.settle()
+            after = [day(number, rows, seed=LOGS + 1, share=0.01) for number in range(days)]
+            table.upsert(pa.concat_tables(after))
+            yield named[5], table, False
+
+
+# Keyed reads without Spark
+def keyed_tables(folder: str, days: int, rows: int) -> Mapping[str, Table]:
+    """Make the tables of ``--keyed``, by what they are."""
+    events = appended(f"{folder}/events", days, rows)
+    for seed in range(1, LOGS + 1):
+        for number in range(days):
+            events.append(day(number, rows, seed=seed, share=0.02))
+    made = {"events in the same files": events}
+    for name in ("base files", "log files", "settled", "settled, and 1 % after it"):
+        made[name] = upserted(f"{folder}/{name.split(',')[0]}{len(made)}", days, rows)
+        if name != "base files":
+            log_files(made[name], days, rows)
+        if name.startswith("settled"):
+            made[name].settle()
+    after = [day(number, rows, seed=LOGS + 1, share=0.01) for number in range(days)]
+    made[name].upsert(pa.concat_tables(after))
+    return made
+
+
+def processor_ms(ask: Callable[[], object]) -> float:
+    """Return the processor time of a question, in ms."""
+    began = time.process_time()
+    ask()
+    return (time.process_time() - began) * 1e3
+
+
+def keyed(folder: str, days: int, rows: int, rounds: int) -> None:
+    """Print the processor times of keyed reads, and their ratios."""
+    tables = keyed_tables(folder, days, rows)
+    print("| question | table | first, ms | ms | to events | to pyarrow.dataset |")
+    print("|---|---|---|---|---|---|")
+    for question in ("one column", "all columns", "count"):
+        asked = QUESTIONS[question]
+        first = {n: processor_ms(partial(asked.table, t)) for n, t in tables.items()}
+        mine: dict[str, list[float]] = {name: [] for name in tables}
+        peer: dict[str, list[float]] = {name: [] for name in tables}
+        for _ in range(rounds):
+            for name, table in tables.items():
+                root = Path(table.ports.uri)
+                files = [str(root / segment.path) for segment in table.snapshot().segments()]
+                mine[name].append(processor_ms(partial(asked.table, table)))
+                peer[name].append(processor_ms(partial(asked.parquet, ds.dataset(files))))
+        plain = statistics.median(mine["events in the same files"])
+        for name in tables:
+            took, other = statistics.median(mine[name]), statistics.median(peer[name])
+            print(
+                f"| {question} | {name} | {first[name]:.1f} | {took:.1f} | {took / plain:.2f} "
+                f"| {took / other:.2f} |",
+                flush=True,
+            )
+
+
+def first_read(folder: str, rows: int, commits: int) -> None:
+    """Print the processor and wall time of the first reads of many commits."""
+    for settled in (False, True):
+        table = upserted(f"{folder}/commits{settled}", 0, 1)
+        for seed in range(1, commits + 1):
+            table.upsert(day(0, rows, seed=seed, share=1000 / rows))
+        if settled:
+            table.settle()
+        again = Table.open(table.ports.uri)
+        began = time.perf_counter()
+        took = processor_ms(again.scan().to_arrow)
+        wall = time.perf_counter() - began
+        state = "settled" if settled else "unsettled"
+        spent = f"{took / 1e3:.2f} s of processors, {wall:.2f} s"
+        print(f"first read of {commits} commits, {state}: {spent}", flush=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -236,9 +375,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--days", type=int, default=8)
     parser.add_argument("--rows", type=int, default=500_000, help="rows a day")
     parser.add_argument("--only", default="", help="tables whose name matches this")
+    parser.add_argument("--keyed", action="store_true", help="keyed reads alone, without Spark")
     parser.add_argument("--python", action="store_true", help="also a data source in Python")
     asked = parser.parse_args(argv)
     days, rows, rounds = (2, 2_000, 1) if asked.quick else (asked.days, asked.rows, asked.rounds)
+    if asked.keyed:
+        with tempfile.TemporaryDirectory(prefix="segtable-scan-") as folder:
+            keyed(folder, days, rows, rounds)
+            first_read(
+                folder, 1000 if asked.quick else 100_000, 5 if asked.quick else FIRST_COMMITS
+            )
+        return 0
     with tempfile.TemporaryDirectory(prefix="segtable-scan-") as folder:
         spark = session("scan", "local[2]", {"spark.driver.extraJavaOptions": "", PUSHED: "true"})
         began = time.perf_counter()

@@ -22,10 +22,12 @@ for ranges that rarely overlap, and joins overlapping ones; ``IntervalIndex`` is
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate, chain
 from operator import attrgetter
 from typing import Any, Generic, Protocol, TypeVar
+
+from airflow_provider_segtable.core.dataclass import dataclass
 
 BLOCK = 64
 

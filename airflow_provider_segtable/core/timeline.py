@@ -41,13 +41,14 @@ depends on the order of arrival and can lose data when generations are nested; t
 
 from bisect import bisect_right
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Protocol
 
 from airflow_provider_segtable.core.chunk import Chunk, ChunkSummary, Group
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.segment import (
     NO_BUCKET,

@@ -30,7 +30,6 @@ Hidden rows: the positions in files of rows that a version hides; other formats 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
@@ -41,6 +40,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.predicate import (
     AllOf,

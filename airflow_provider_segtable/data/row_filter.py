@@ -11,7 +11,7 @@
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.predicate import Predicate, columns_of
 from airflow_provider_segtable.core.reads.effects import Origin, Origins, RowChange
 from airflow_provider_segtable.core.requests.read_request import COMPLETION_TIME, INSTANT
@@ -150,8 +151,12 @@ class RowFilter:
 
     def sifted(self, rows: AnyRows, first: int) -> AnyRows:
         """Return the live rows."""
-        kept = self.kept(rows, first)
-        return rows if kept is None else rows.filter(pa.array(kept))
+        if len(self.runs) == 1 and self.chosen is None and not self.predicates:
+            kept = _kept_of_run(self.runs[0], self.deleted, rows.num_rows, first)
+        else:
+            flags = self.kept(rows, first)
+            kept = None if flags is None else pa.array(flags)
+        return rows if kept is None else _filtered(rows, kept)
 
     def gone(self) -> Flags:
         """Return flags of the file's rows that are left out; requires runs."""
@@ -198,6 +203,42 @@ class RowFilter:
 def _flags(column: pa.BooleanArray | pa.ChunkedArray) -> Flags:
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     return np.asarray(whole.to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+def _kept_of_run(
+    run: Run, deleted: Mapping[str, Bits], count: int, first: int
+) -> pa.BooleanArray | None:
+    """Return flags of the live rows among ``count`` rows of a file that is one run; None if all.
+
+    The bits of a set are Arrow's own: no row is looked at in Python.
+    """
+    bits = deleted.get(str(run.root))
+    if not bits or not count:
+        return None
+    start = run.start + first
+    some = packed_of(bits)[start // 8 : -(-(start + count) // 8)]
+    missing = -(-(start % 8 + count) // 8) - len(some)
+    if missing:
+        some = np.concatenate([some, np.zeros(missing, np.uint8)])
+    buffers = [None, pa.py_buffer(some)]
+    gone = pa.BooleanArray.from_buffers(pa.bool_(), count, buffers, 0, start % 8)
+    return pc.invert(gone) if gone.true_count else None
+
+
+_FEW = 0.2
+"""The share of filtered rows up to which columns are filtered one by one.
+
+A batch is filtered by row numbers, which costs twice as much if most rows stay.
+"""
+
+
+def _filtered(rows: AnyRows, kept: pa.BooleanArray) -> AnyRows:
+    if not isinstance(rows, pa.RecordBatch) or len(kept) - kept.true_count > _FEW * len(kept):
+        return rows.filter(kept)
+    if not rows.num_columns:
+        return rows.slice(0, kept.true_count)
+    columns = [column.filter(kept) for column in rows.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
 
 _NONE = np.zeros(0, np.uint8)

@@ -16,7 +16,7 @@
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 
 import numpy as np
@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import VectorFile, holds_any, paths
 from airflow_provider_segtable.core.errors import AlreadyExists, CorruptTable
 from airflow_provider_segtable.core.log.families.change_events import RowsChanged
@@ -33,6 +34,7 @@ from airflow_provider_segtable.core.recovery.claims import Deletes, Doubt, Reaso
 from airflow_provider_segtable.core.segment import ROOT, ROW, Run, Segment, SegmentId
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm, TableKind
 from airflow_provider_segtable.core.time import MAX_INSTANT, MIN_INSTANT, Interval
+from airflow_provider_segtable.data.keyed.settled_file import is_settled_path
 from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.data.parquet.descriptor import SegmentFiles
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
@@ -121,7 +123,7 @@ def read_deletes(ports: TableContext, log: LogLeft) -> DeletesLeft:
         for file in event.action.vectors
     }
     for entry in ports.storage.list(FOLDER):
-        if entry.path in known:
+        if entry.path in known or is_settled_path(entry.path):  # a rebuilt log has no settlement
             continue
         try:
             files[entry.path] = read_vectors(ports.files, entry.path, named.get(entry.path, ""))

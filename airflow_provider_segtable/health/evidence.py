@@ -13,9 +13,10 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     CorruptTable,
     InvalidInput,
@@ -26,7 +27,7 @@ from airflow_provider_segtable.core.errors import (
     VersionExpired,
 )
 from airflow_provider_segtable.core.indexes.index_state import INDEXES
-from airflow_provider_segtable.core.log.events import Event, decode
+from airflow_provider_segtable.core.log.events import Event, decode_file
 from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.families.change_events import RowsChanged
 from airflow_provider_segtable.core.log.families.log_store_events import LogEpochBegun
@@ -195,7 +196,7 @@ def _events(ports: TableContext, entries: Iterable[Entry]) -> Iterator[Event]:
     for entry in entries:
         if number(entry.path) is not None and entry.path.endswith(".json"):
             try:
-                yield decode(ports.storage.read(entry.path), entry.path)
+                yield from decode_file(ports.storage.read(entry.path), entry.path)
             except (CorruptTable, NotFound):
                 continue
 

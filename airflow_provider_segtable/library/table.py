@@ -41,6 +41,7 @@ from airflow_provider_segtable.services.cleaning import CleaningRun, clean
 from airflow_provider_segtable.services.compact_table import CompactionResult, compact_table
 from airflow_provider_segtable.services.compaction import Ended
 from airflow_provider_segtable.services.index_run import IndexRun, run_index
+from airflow_provider_segtable.services.settling import SettleRun, settle
 from airflow_provider_segtable.table import table as base
 from airflow_provider_segtable.table.adoption import (
     Adoption,
@@ -402,6 +403,19 @@ class Table(base.Table):
         own = Retention.read(self.state().table.properties)
         wanted = {name: value for name, value in given.items() if value is not None}
         return clean(self.ports, retention=replace(own, **wanted), dry_run=dry_run)  # type: ignore[arg-type]
+
+    def settle(self, interval: TimeRange | None = None, *, dry_run: bool = False) -> SettleRun:
+        """Find out which rows of a primary-key table readers show, so that reads merge little.
+
+        Nothing that a reader sees is changed, and no writer waits. Run it again after more upserts:
+        it goes on where it was.
+
+        Args:
+            interval: only time chunks that overlap it.
+            dry_run: return how many file groups are due; write nothing.
+        """
+        wanted = None if interval is None else as_interval(interval)
+        return settle(self.ports, interval=wanted, dry_run=dry_run)
 
     def verify(self, *, deep: bool = False, all_versions: bool = False) -> Verification:
         """Check the log, the files, and that both agree; reads only.

@@ -33,9 +33,10 @@ Regions are intervals that split no chunk, neither of the current nor of a wante
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from airflow_provider_segtable.core.chunk import ChunkSummary
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import roots_among
 from airflow_provider_segtable.core.log.plan import Plan, PlanState, PlanStatus
 from airflow_provider_segtable.core.log.plan_kinds import kinds

@@ -60,9 +60,10 @@ import contextlib
 import hashlib
 import posixpath
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain, count, islice
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import paths
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
@@ -243,11 +244,16 @@ def expirable(log: EventLog, after: State) -> tuple[int, tuple[str, ...]]:
 
 
 def _behind(log: EventLog, n: int) -> Iterator[str]:
-    """Yield the log files before checkpoint ``n``, in the order of deletion."""
-    for folder in (TIMELINE, CHECKPOINTS, EXPIRED):
+    """Yield the log files before checkpoint ``n``, in the order of deletion.
+
+    The file that has event ``n`` stays, so that its time can be read.
+    """
+    event = log.event(n)
+    first = event.joined[0] if event and event.joined else n
+    for folder, end in ((TIMELINE, first), (CHECKPOINTS, n), (EXPIRED, n)):
         for entry in log.storage.list(folder):
             at = number(entry.path)
-            if at is not None and at >= n:
+            if at is not None and at >= end:
                 break
             if at is not None:
                 yield entry.path
@@ -318,7 +324,7 @@ class _Look:
     @property
     def worth_an_event(self) -> bool:
         later = self.found.retained_from > self.head.retained_from
-        gone = bool(self.found.segments) or forgettable(self.head)
+        gone = bool(self.found.segments) or forgettable(self.head, self.found.retained_from)
         return gone or bool(later and self.run.log_files)
 
 

@@ -38,7 +38,7 @@ class ThreadBackground:
         self._registered = False
 
     def attend(self, queue: Queue, act: Callable[[], None]) -> bool:
-        """Call ``act`` whenever the queue is due, until nothing waits; False if that is too late."""
+        """Call ``act`` whenever the queue is due, until nothing waits; False if it is too late."""
         with self._changed:
             if self._ended:
                 return False

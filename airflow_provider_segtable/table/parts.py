@@ -9,19 +9,19 @@
    a segment and it is not clipped, no file is opened. Otherwise the hidden columns are read.
 5. The rows of a primary-key table are merged on read, one for each key. The files of each bucket
    are merged as in a compaction (``data.keyed.file_groups``), one bucket after another, in bounded
-   memory. Rows are sorted by key within a bucket.
+   memory. Rows whose fate is known are not merged (``data.keyed.settled_rows``).
 6. A bucket is skipped if no record in it may match the condition. In a window it is skipped, too,
    if all of its files are in the start's version.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import holds_any
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.predicate import Predicate
@@ -40,6 +40,7 @@ from airflow_provider_segtable.core.timeline import Visible
 from airflow_provider_segtable.data.conditions import Condition
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup, MergedRead, file_groups
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
+from airflow_provider_segtable.data.keyed.settled_rows import Division
 from airflow_provider_segtable.data.parquet.checked_tail import Views
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.parquet.table_file import stored_columns
@@ -252,7 +253,9 @@ class MergedScan:
         where: a condition on merged rows.
         checked: compare data files with their checksums.
         since: only rows of keys with a record that completed after this time.
-        views: tails of files that were read before, which reads with a condition use.
+        views: tails of files that were read before, which reads with a condition use, and fates of
+            rows.
+        in_order: whether rows are needed in the order of keys within a bucket; else less is merged.
     """
 
     files: DataFiles
@@ -264,24 +267,37 @@ class MergedScan:
     checked: bool = True
     since: Instant | None = None
     views: Views | None = None
+    in_order: bool = False
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
         where, merged, reader = self.where, self._merged, self._reader
+        read = merged.rows if self.in_order else merged.unsorted
         for group in self.found.left:
-            for rows in merged.rows(reader, group, where):
+            for rows in read(reader, group, where):
                 for batch in rows.to_batches():
                     kept = batch if where is None else where.keep(batch)
                     yield kept.select(list(self.columns))
+
+    def count(self) -> int:
+        """Return the number of rows, if there is no condition; few rows are read for it."""
+        merged, reader = self._merged, self._reader
+        return sum(merged.count(reader, group) for group in self.found.left)
 
     def reads(self, group: FileGroup) -> list[SegmentRead]:
         """Return the reads of the files of a group."""
         return self._merged.reads(self._reader, group, self.where)
 
+    def division(self, group: FileGroup) -> Division | None:
+        """Return which rows of a group are shown as they are; None if all are merged."""
+        return self._merged.division(self._reader, group)
+
     @property
     def _reader(self) -> GroupReader:
-        views = None if self.where is None else self.views
-        return GroupReader(self.files, self.table, checked=self.checked, views=views)
+        tails = None if self.where is None else self.views
+        return GroupReader(
+            self.files, self.table, checked=self.checked, views=tails, fates=self.views
+        )
 
     @property
     def _merged(self) -> MergedRead:

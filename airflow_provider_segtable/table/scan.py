@@ -26,11 +26,12 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import pyarrow as pa
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.effects import KnownOrigins
@@ -45,6 +46,7 @@ from airflow_provider_segtable.core.reads.selection import (
     ReadPlan,
     Selection,
     footer_steps,
+    record_tests,
 )
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, columns_read
 from airflow_provider_segtable.core.segment import Segment, SegmentId
@@ -70,10 +72,15 @@ from airflow_provider_segtable.data.rows import (
 from airflow_provider_segtable.data.table_kinds import arrow_kind_of
 from airflow_provider_segtable.data.vector_file import row_filters
 from airflow_provider_segtable.data.where import condition, timed
-from airflow_provider_segtable.table.chosen_files import chosen_groups, chosen_segments
+from airflow_provider_segtable.table.chosen_files import (
+    chosen_groups,
+    chosen_segments,
+    pinned_keys,
+)
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.parts import Clipped, MergedScan, Part, PartReader, Wanted
 from airflow_provider_segtable.table.read_recorder import UNWATCHED, ReadWatch, read_shape
+from airflow_provider_segtable.table.settled_groups import with_settlements
 from airflow_provider_segtable.table.windows import ChangeFeed, KeyedFeed, added_part
 
 
@@ -391,13 +398,18 @@ class Scan:
 
         If the log records a segment's root addresses, only deletion vectors are read. Otherwise
         it reads hidden columns, event times of clipped chunks, and columns of predicate deletes
-        and of the condition.
+        and of the condition. Of a primary-key table it reads the keys of rows that are merged.
         """
-        keyed = self.state.table.kind.rules is not None
-        if self.request.where is not None or self.request.rolled_up or keyed:
+        rules, limit = self.state.table.kind.rules, self.request.limit
+        plain = self.request.where is None and not self.request.changes
+        if rules is not None and plain and self.start is None:
+            narrow = replace(self, request=replace(self.request, columns=()))
+            found = narrow.merged_scan(rules).count() if limit != 0 else 0
+            return found if limit is None else min(found, limit)
+        if not plain or self.request.rolled_up or rules is not None:
             narrow = replace(self, request=replace(self.request, columns=(), where=self.where))
             return sum(batch.num_rows for batch in narrow.to_batches())
-        limit, found = self.request.limit, 0
+        found = 0
         for _, rows in self.counts() if limit != 0 else ():
             found += rows
             if limit is not None and found >= limit:
@@ -449,7 +461,8 @@ class Scan:
     def _filtered(self, selection: Selection[Clipped]) -> Iterator[Part]:
         """Yield the parts of a selection, with their row filters."""
         found = selection.left
-        filters = row_filters(self.ports.files, self.state, (each.segment for each in found))
+        segments = (each.segment for each in found)
+        filters = row_filters(self.ports.files, self.state, segments, self.ports.entries)
         for segment, clip in found:
             part = Part(segment=segment, row_filter=filters[segment.id], clip=clip)
             yield part if self.start is None else added_part(part, self.start)
@@ -555,9 +568,19 @@ class Scan:
         if wanted is None:
             return Selection.begun(PrunedBy.TIME_CHUNKS, ())
         base_only = self.request.base_only
-        return chosen_groups(
+        found = chosen_groups(
             self.ports, self.state, rules, wanted, start=self.start, base_only=base_only
         )
+        if base_only or self.start is not None or self._asks_for_keys(rules):
+            return found
+        return replace(found, left=with_settlements(self.ports, self.state, found.left))
+
+    def _asks_for_keys(self, rules: MergeRules) -> bool:
+        """Return whether the condition asks for some keys, of which a few pages are read."""
+        if self.where is None:
+            return False
+        tests = record_tests(self.where.predicates, rules)
+        return pinned_keys(tests, rules, self.state) is not None
 
     def _changes_of_keys(self, rules: MergeRules, start: State) -> Iterator[pa.RecordBatch]:
         """Yield the change feed of a table with a primary key."""

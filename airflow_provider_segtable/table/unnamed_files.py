@@ -19,6 +19,7 @@ import numpy as np
 from airflow_provider_segtable.core.deletion import paths
 from airflow_provider_segtable.core.indexes.index_state import folder
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.settlement import vector_paths
 from airflow_provider_segtable.ports.storage import Entry
 
 BATCH = 8192
@@ -44,7 +45,13 @@ def unnamed(entries: Iterable[Entry], newest: State) -> list[Entry]:
 
 
 def _named(state: State) -> Iterator[str]:
-    return chain(state.timeline.paths(), state.pending_delete, paths(state.vectors))
+    return chain(
+        state.timeline.paths(),
+        state.pending_delete,
+        paths(state.vectors),
+        vector_paths(state.settled),
+        (each.path for each in state.replaced_vectors),
+    )
 
 
 def _outside(entries: Iterable[Entry], state: State) -> Iterator[Entry]:

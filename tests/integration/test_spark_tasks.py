@@ -93,7 +93,7 @@ def test_rows_are_written_checked_and_read_back(tmp_path: Path, arriving: Arrivi
         target=SCHEMA,
         time_column="at",
     )
-    (found,) = arriving(read.run, [pa.record_batch([pa.array([0])], names=["id"])])
+    (found,) = arriving(read.read_in_task, [pa.record_batch([pa.array([0])], names=["id"])])
     assert found == rows(1, 2)
 
 
@@ -125,7 +125,7 @@ def test_event_times_of_windows_are_rounded_down(tmp_path: Path) -> None:
         target=pa.schema([("at", near), FEED.field(1)]),
         time_column="at",
     )
-    (found,) = read.run([pa.record_batch([pa.array([0])], names=["id"])])
+    (found,) = read.read_in_task([pa.record_batch([pa.array([0])], names=["id"])])
     assert found["at"].cast(pa.int64()).to_pylist() == [-3_600_000_000, -2]
     assert found[FEED.names[1]].to_pylist() == [7, 7]
 
@@ -166,7 +166,7 @@ def test_records_are_written_and_merged(tmp_path: Path, arriving: Arriving) -> N
         target=SCHEMA,
         time_column="at",
     )
-    (found,) = arriving(read.run, [pa.record_batch([pa.array([0])], names=["id"])])
+    (found,) = arriving(read.read_in_task, [pa.record_batch([pa.array([0])], names=["id"])])
     assert found == rows(1)
 
 

@@ -60,6 +60,7 @@ GONE = "gone"
 WIDER = {"int32": "int64", "float": "double"}
 STEPS = (
     *("upsert", "upsert", "upsert", "late writer", "delete", "minor", "semi-major", "major"),
+    *("settle", "settle"),
     *("update", "merge", "merge"),
     *("add", "add to group", "drop", "rename", "widen", "reorder", "restore"),
 )
@@ -109,9 +110,8 @@ class World:
                 self.upsert(self.states[pick % len(self.states)], pick)
             case "delete":
                 self.delete(pick % 5)
-            case "minor" | "semi-major" | "major":
-                with suppress(InvalidInput):  # there may be nothing to compact
-                    self.table.compact(step, buckets=1 + pick % 3 if step == "major" else None)
+            case "minor" | "semi-major" | "major" | "settle":
+                self.tend(step, pick)
             case "add" | "add to group":
                 self.add(pick, "seen" if self.partial and step == "add to group" else "")
             case "reorder":
@@ -123,6 +123,14 @@ class World:
                 self.set(free[pick % len(free)], pick % 7, merge=step == "merge")
             case _ if free:
                 self.change(step, free[pick % len(free)])
+
+    def tend(self, step: str, pick: int) -> None:
+        """Settle or compact; there may be nothing to compact."""
+        with suppress(InvalidInput):
+            if step == "settle":
+                self.table.settle()
+            else:
+                self.table.compact(step, buckets=1 + pick % 3 if step == "major" else None)
 
     def change(self, step: str, name: str) -> None:
         """Drop, rename or widen a column."""

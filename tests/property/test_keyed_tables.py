@@ -186,6 +186,10 @@ class World:
         """Delete all versions but the newest few, and what they needed."""
         clean(self.table.ports, retention=Retention(hours=0, versions=2, orphan_hours=0))
 
+    def settle(self) -> None:
+        """Record which rows are shown."""
+        self.table.settle()
+
     def restore(self) -> None:
         """Show the rows of an earlier version again."""
         state = self.table.state()
@@ -212,9 +216,9 @@ class World:
         act = self.draw.choices(
             [
                 *(self.upsert, self.delete, self.update),
-                *(self.compact, self.divide, self.clean, self.restore),
+                *(self.compact, self.divide, self.clean, self.restore, self.settle),
             ],
-            [8, 1, 1, 4, 3, 1, 1],
+            [8, 1, 1, 4, 3, 1, 1, 4],
         )[0]
         since = self.table.state().n
         self.promised = self.bases.get(since, {})

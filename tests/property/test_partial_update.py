@@ -127,10 +127,14 @@ class World:
         """Delete what only older versions need."""
         clean(self.table.ports, retention=Retention(hours=0, versions=1, orphan_hours=0))
 
+    def settle(self) -> None:
+        """Record which rows are shown."""
+        self.table.settle()
+
     def step(self) -> None:
         """Do something, then compare the table with the model."""
-        acts = [self.upsert, self.delete, self.update, self.compact, self.clean]
-        self.draw.choices(acts, [8, 1, 1, 3, 1])[0]()
+        acts = [self.upsert, self.delete, self.update, self.compact, self.clean, self.settle]
+        self.draw.choices(acts, [8, 1, 1, 3, 1, 3])[0]()
         rows = self.table.scan().to_arrow().sort_by("k0").to_pylist()
         assert rows == self.expected()
 

@@ -4,7 +4,8 @@
 2. A reader opens any version that is kept, and must see that version's rows; files may be missing
    only if the version expired while it was read.
 3. A tagger names kept versions and takes names away.
-4. In the end, when all is quiet and old, one run more leaves exactly what is needed (``tidied``).
+4. A settler records which rows of a primary-key table are shown.
+5. In the end, when all is quiet and old, one run more leaves exactly what is needed (``tidied``).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from airflow_provider_segtable.core.indexes.index_state import INDEXES
 from airflow_provider_segtable.core.time import HOUR_US
 from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.cleaning import clean
+from airflow_provider_segtable.services.settling import settle
 from airflow_provider_segtable.table.log.event_log import EventLog, number
 from airflow_provider_segtable.table.table import Table
 from tests.simulation.ledger import shown
@@ -57,6 +59,18 @@ def cleaner(world: World, _: int) -> Callable[[Actor], None]:
         ports = world.ports(actor)
         while not world.settled():
             tolerate(actor, "clean", lambda: clean(ports, retention=SHORT))
+            actor.sleep(actor.uniform())
+
+    return run
+
+
+def settler(world: World, _: int) -> Callable[[Actor], None]:
+    """Somebody who settles while everybody works."""
+
+    def run(actor: Actor) -> None:
+        ports = world.ports(actor)
+        while not world.settled():
+            tolerate(actor, "settle", lambda: settle(ports))
             actor.sleep(actor.uniform())
 
     return run
@@ -129,6 +143,7 @@ def tidied(world: World, ports: TableContext) -> None:
     found = {entry.path for entry in ports.storage.list("data")}
     assert found == needed - {""}, f"left over {found - needed}, missing {needed - found}"
     vectors = {path for state in versions for path in paths(state.vectors)}
+    vectors |= {each.path for state in versions for each in state.settled.values()}
     there = {entry.path for entry in ports.storage.list("deletes")}
     shows = {path for state in versions for path in shown(state) if path in vectors}
     assert shows <= there <= vectors, f"left over {there - vectors}, missing {shows - there}"

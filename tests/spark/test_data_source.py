@@ -72,7 +72,7 @@ def test_a_query_reads_only_what_it_needs(source: SparkSession, table: Table) ->
     found = rows.where("at >= '2013-01-03' and at < '2013-01-05' and n % 2 = 0").select("`a.b`")
     assert found.count() == len([n for n in range(20, 40) if n % 2 == 0 and n % 7])
     text = plan(found)
-    assert "InMemoryFileIndex(2 paths)" in text
+    assert "Location: NumberedFiles(2 paths)" in text
     assert "GreaterThanOrEqual(at" in text
     assert "Scan segtable" not in text
     assert rows.count() == table.snapshot().count() == 90
@@ -223,7 +223,7 @@ def test_the_origin_of_rows(source: SparkSession, table: Table, tmp_path: Path) 
     compact_table(table.ports, kind="major")
     columns = ["*", INSTANT, COMPLETION_TIME]
     rows = load(source, table, columns=",".join(columns))
-    assert "InMemoryFileIndex" in plan(rows.select("n"))
+    assert "Location: Files(" in plan(rows.select("n"))
     early = rows.where("at < '2013-01-02' and n > 0")
     wanted = table.scan(columns=columns, interval="2013-01-01/2013-01-02").to_arrow().to_pylist()
     found = early.toArrow().cast(pa.schema([rows.toArrow().schema.field(n) for n in rows.columns]))

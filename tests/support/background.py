@@ -21,7 +21,8 @@ class ByHand:
 
     def run(self) -> int:
         """Do the work that is due; return how many actions were called."""
-        due = [queue for queue in self.queues if (due_s := queue.due_s()) is not None and due_s <= 0]
+        waits = {queue: queue.due_s() for queue in self.queues}
+        due = [queue for queue, due_s in waits.items() if due_s is not None and due_s <= 0]
         for queue in due:
             self.queues.pop(queue)()
         return len(due)

@@ -56,6 +56,8 @@ index forwarded
 feeds joined           refused if some of them were joined already
 log epoch begun        refused if a bucket has this epoch or a higher one
 tagged                 refused if the version is no longer kept, or the name is taken
+settled                leaves out groups whose files are not all visible any more, or that are
+                       settled over these files already; refused if none is left
 altered                refused if another alteration landed that its author had not read, a
                        pending plan sorts by a column that it renames or drops, or an index has a
                        column that it drops or widens. Everything else commutes with it: files are
@@ -149,7 +151,8 @@ def _with_commits(state: State, kind: EventKind[Any], run: tuple[Event, ...]) ->
     for event in run if state.indexes else ():
         made, moved = kind.segments(event.action), kind.moved
         state = index_events.noted(state, event, made, event.feeds, known_records=moved)
-    return replace(state, n=last.n, time=last.time, commits=commits)
+    joined = last.joined if last.joined and last.joined[1] > last.n else None
+    return replace(state, n=last.n, time=last.time, commits=commits, joined=joined)
 
 
 def _created(event: Event) -> State:

@@ -37,10 +37,11 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeVar
 
 from airflow_provider_segtable.core.consumer import Consumer
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import (
     Deletion,
     PredicateDelete,
@@ -55,6 +56,7 @@ from airflow_provider_segtable.core.locks import Generation
 from airflow_provider_segtable.core.log.plan import PlanState
 from airflow_provider_segtable.core.log_store.manifest import BucketManifest
 from airflow_provider_segtable.core.segment import NO_BUCKET, ChunkKey, Segment, SegmentId
+from airflow_provider_segtable.core.settlement import ReplacedVectors, Settlements
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import GranularityOverride, Instant, Interval, Layout, iso
 from airflow_provider_segtable.core.timeline import Timeline
@@ -407,8 +409,12 @@ class State:
         indexes: the indexes, by name.
         log_store: the committed part of each bucket of the log store.
         loads: the last parts of recent loads.
+        settled: the newest settlement of each file group of a primary-key table.
+        replaced_vectors: vector files of settlements that earlier versions may use.
         dropped: whether the event dropped the table: none follows.
         adopts: whether the table ever had a file that another program wrote.
+        joined: the first and the last number of the events in the file of event ``n``, if ``n`` is
+            not the last one there: the next number is taken, although no file has it as its name.
     """
 
     n: int
@@ -432,8 +438,11 @@ class State:
     indexes: Mapping[str, IndexState] = field(default_factory=dict)
     log_store: Mapping[int, BucketManifest] = field(default_factory=dict)
     loads: Loads = field(default_factory=dict)
+    settled: Settlements = field(default_factory=dict)
+    replaced_vectors: tuple[ReplacedVectors, ...] = ()
     dropped: bool = False
     adopts: bool = False
+    joined: tuple[int, int] | None = None
 
     def __repr__(self) -> str:
         """Return the table and the event number; a large table's contents fill megabytes."""

@@ -16,12 +16,13 @@ Source of the idea: ``fsck`` and ZFS' scrub; invariants by window as in incremen
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from shlex import quote
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.events import Event, touched
@@ -212,6 +213,29 @@ def damaged_vectors(path: str, code: str, what: str, rows: int) -> Finding:
         why="scans of segments that may have these rows fail; no other file records the deletions",
         do=f"restore {path} from a backup; without one, move _segtable away, and rebuild the log "
         "with the remaining deletions: segtable repair TABLE --deletes apply",
+    )
+
+
+def unread_settlement(path: str, code: str, what: str) -> Finding:
+    """Report a file of settled rows that cannot be read: its groups are merged at read."""
+    return Finding(
+        code=code,
+        severity=Severity.WARNING,
+        where=path,
+        what=f"settled rows: {what}",
+        why="reads of its file groups merge all their files, so they are slower",
+        do="segtable settle TABLE",
+    )
+
+
+def wrong_settlement(path: str, what: str) -> Finding:
+    """Report a file of settled rows that contradicts the rows of the files."""
+    return _critical(
+        code="wrong-settled-rows",
+        where=path,
+        what=f"settled rows: {what}",
+        why="reads show other rows than the records of their keys make",
+        do=f"delete {path}: reads merge all files then; and run segtable settle TABLE",
     )
 
 

@@ -13,21 +13,23 @@ File groups: the visible files of a bucket, and their merged rows.
 4. Of a window, a row is read if one of the records that it consists of completed in the window,
    by the roots that records keep: also if it was compacted since. The origin of a row
    (``core.reads.effects``) is that of the record that completed last.
+5. Readers that need no order read less (``MergedRead.unsorted``): rows whose fate is known are read
+   as those of plain files, and only the rest is merged (``data.keyed.settled_rows``).
 
 Pieces of the change feed: the changes of one file group in a window.
 
-5. A *stretch* is a run of events that only add records. Of its file group, the rows of all keys
+6. A *stretch* is a run of events that only add records. Of its file group, the rows of all keys
    with records in it are merged once, as they were before; then the log files of each event are
    merged into them, in the order of the events.
-6. A *comparison* is one event after which the rows are compared with those before it, as a whole.
-7. A key whose row appeared is an ``insert``, a key whose row disappeared a ``delete``. A key with
+7. A *comparison* is one event after which the rows are compared with those before it, as a whole.
+8. A key whose row appeared is an ``insert``, a key whose row disappeared a ``delete``. A key with
    another winning record is an update, before and after. A record that lost (it was late) changes
    nothing.
-8. A piece is plain data and needs no other: a library reads pieces in turn, Spark in tasks.
+9. A piece is plain data and needs no other: a library reads pieces in turn, Spark in tasks.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import field, replace
 from itertools import chain, groupby
 
 import numpy as np
@@ -35,6 +37,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log.event_kind import RowEffect
 from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.reads.effects import RowChange
@@ -58,6 +61,8 @@ from airflow_provider_segtable.data.keyed.group_reader import (
 )
 from airflow_provider_segtable.data.keyed.key_groups import RootOrders, numbers, whole
 from airflow_provider_segtable.data.keyed.merging import merge_runs, merged_sorted, read_runs
+from airflow_provider_segtable.data.keyed.row_fates import Fates
+from airflow_provider_segtable.data.keyed.settled_rows import Division, divided
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.row_filter import ORIGIN, times_of
 from airflow_provider_segtable.data.rows import Keys, instants, labelled
@@ -72,10 +77,12 @@ class FileGroup:
     Attributes:
         segments: the segments with rows.
         clip: the interval of the rows; None if all lie inside.
+        settled: the fates of rows by the settlement that the version uses; None without one.
     """
 
     segments: tuple[Segment, ...]
     clip: Interval | None
+    settled: Fates | None = field(default=None, compare=False)
 
     @property
     def runs(self) -> int:
@@ -154,23 +161,95 @@ class MergedRead:
                 shown = within(rows, time, group.clip).select(list(self.columns))
                 yield with_defaults(shown, defaults)
 
+    def unsorted(
+        self, reader: GroupReader, group: FileGroup, where: Condition | None = None
+    ) -> Iterator[pa.Table]:
+        """Yield the rows of a group in any order; arguments as for ``rows``."""
+        division = self.division(reader, group)
+        if division is None:
+            yield from self.rows(reader, group, where)
+            return
+        defaults = shown_defaults(reader.table)
+        for read in self._plain(reader, group, division, where):
+            for batch in read.batches():
+                yield with_defaults(pa.Table.from_batches([batch]), defaults)
+        if division.rest:
+            yield from self.rest(reader, group, division)
+
+    def count(self, reader: GroupReader, group: FileGroup) -> int:
+        """Return the number of rows of a group; of rows that are not merged, none is read."""
+        division = None if group.clip or self.by_key else self.division(reader, group)
+        if division is None:
+            return sum(rows.num_rows for rows in self.unsorted(reader, group))
+        merged = self.rest(reader, group, division) if division.rest else ()
+        counts = [each.rows for each in division.plain]
+        rest: int = sum(rows.num_rows for rows in merged)
+        return sum(counts) + rest
+
+    def division(self, reader: GroupReader, group: FileGroup) -> Division | None:
+        """Return which rows of a group are shown as they are, and which are merged.
+
+        None if all are merged: rows of a window, of which the origin is wanted, and those of a
+        condition on the key, of which few are read, unless fates are at hand.
+        """
+        if self.since is not None or self._hidden(reader):
+            return None
+        few = self.by_key is not None
+        return divided(reader, group.segments, self.rules, group.settled, at_hand=few)
+
     def reads(
         self, reader: GroupReader, group: FileGroup, where: Condition | None = None
     ) -> list[SegmentRead]:
-        """Return the reads of files that ``rows`` makes."""
-        needed, test = self._needed(reader, group, where)
-        return [read for run in reader.reads(group.segments, needed, test) for read in run]
+        """Return the reads of files that ``unsorted`` makes."""
+        division = self.division(reader, group)
+        if division is None:
+            needed, test = self._needed(reader, group, where)
+            return [read for run in reader.reads(group.segments, needed, test) for read in run]
+        needed = self._merged_columns(reader, group)
+        rest = reader.reads(
+            (each.segment for each in division.rest),
+            needed,
+            self._by_key(reader),
+            filters=division.filters,
+        )
+        return [*self._plain(reader, group, division, where), *(r for run in rest for r in run)]
+
+    def _plain(
+        self,
+        reader: GroupReader,
+        group: FileGroup,
+        division: Division,
+        where: Condition | None,
+    ) -> list[SegmentRead]:
+        """Return the reads of rows that are shown as they are: a condition is on such rows."""
+        test = None if shown_defaults(reader.table) else where
+        return [
+            reader.plain(each.segment, self.columns, test, each.row_filter, group.clip)
+            for each in division.plain
+        ]
+
+    def rest(self, reader: GroupReader, group: FileGroup, division: Division) -> Iterator[pa.Table]:
+        """Yield the merged rows of a group's rest."""
+        defaults, time = shown_defaults(reader.table), reader.table.time_column
+        needed, test = self._merged_columns(reader, group), self._by_key(reader)
+        part = replace(group, segments=tuple(each.segment for each in division.rest))
+        with reader.opened(part.segments) as opened:
+            runs = opened.runs(part.segments, needed, where=test, filters=division.filters)
+            for rows in self._merged(opened, part, runs):
+                shown = within(rows, time, group.clip).select(list(self.columns))
+                yield with_defaults(shown, defaults)
 
     def _merged(
-        self, reader: GroupReader, group: FileGroup, runs: Sequence[Iterator[pa.Table]]
+        self, reader: GroupReader, group: FileGroup, runs: Sequence[Iterable[pa.Table]]
     ) -> Iterator[pa.Table]:
         roots, hidden = self._roots(reader), self._hidden(reader)
-        filled = [*_filled(runs)]
-        if len(filled) <= 1 and not roots:  # no roots are read to merge nothing
-            yield from _present(filled)
-            return
+        if self.by_key is not None:  # mostly one file has the key: no roots are read for it
+            runs = [*_filled(runs)]
+            if len(runs) <= 1 and not roots:
+                yield from _present(runs)
+                return
         orders = RootOrders.of_table(reader.roots(group.segments))
-        for rows in read_runs(filled, self.rules, orders, self._looked_at(reader, group)):
+        for rows in read_runs(runs, self.rules, orders, self._compared(reader, group)):
             found = _with_origins(rows, roots, orders) if hidden else rows
             yield found if self.since is None else _added(found, roots, orders, self.since)
 
@@ -186,16 +265,28 @@ class MergedRead:
         if self._merged_already(reader, group):
             # a condition is on rows as readers see them
             return looked_at, None if shown_defaults(reader.table) else where
+        return self._merged_columns(reader, group), self._by_key(reader)
+
+    def _merged_columns(self, reader: GroupReader, group: FileGroup) -> list[str]:
+        """Return the columns to read of rows that are merged."""
+        looked_at = self._compared(reader, group)
         needed = [*self.rules.needed(looked_at, reader.schema.names), *self._roots(reader)]
+        return list(dict.fromkeys(needed))
+
+    def _by_key(self, reader: GroupReader) -> Condition | None:
         time = reader.table.time_column
-        test = None if self.by_key is None else by_predicate(self.by_key, time)
-        return list(dict.fromkeys(needed)), test
+        return None if self.by_key is None else by_predicate(self.by_key, time)
 
     def _looked_at(self, reader: GroupReader, group: FileGroup) -> list[str]:
         """Return the columns that are looked at: of records, or of the rows that they make."""
         times = (reader.table.time_column,) if group.clip else ()
         if self._merged_already(reader, group):
             return list(dict.fromkeys([*self.columns, OP, *times]))
+        return self._compared(reader, group)
+
+    def _compared(self, reader: GroupReader, group: FileGroup) -> list[str]:
+        """Return the columns of merged rows that are looked at."""
+        times = (reader.table.time_column,) if group.clip else ()
         hidden = self._hidden(reader)
         columns = (name for name in self.columns if name not in hidden)
         read = (*columns, *self.rules.key[:1], *times, *self._roots(reader))
@@ -212,9 +303,9 @@ class MergedRead:
         return [name for name in self.columns if name not in stored]
 
 
-def _filled(runs: Iterable[Iterator[pa.Table]]) -> Iterator[Iterator[pa.Table]]:
+def _filled(runs: Iterable[Iterable[pa.Table]]) -> Iterator[Iterator[pa.Table]]:
     """Yield the runs that have rows, whose first rows are read for it."""
-    for run in runs:
+    for run in map(iter, runs):
         first = next((rows for rows in run if rows.num_rows), None)
         if first is not None:
             yield chain([first], run)
@@ -238,8 +329,9 @@ def _added(rows: pa.Table, roots: Sequence[str], orders: RootOrders, since: Inst
 
 def _with_origins(rows: pa.Table, roots: Sequence[str], orders: RootOrders) -> pa.Table:
     """Return rows with the hidden columns of their origin."""
+    given = {*rows.column_names}
     for name, micros in zip(ORIGIN_COLUMNS, _last_records(rows, roots, orders), strict=True):
-        if name not in rows.column_names:
+        if name not in given:
             rows = rows.append_column(ORIGIN.field(name), times_of(micros))
     return rows
 

@@ -39,18 +39,20 @@ Checks of a file's records (the check itself reads nothing; the caller passes th
 
 import base64
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable
-from airflow_provider_segtable.core.segment import Segment, SegmentId
+from airflow_provider_segtable.core.segment import Run, Segment, SegmentId
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.merge_rules import (
     DELETE,
@@ -62,11 +64,12 @@ from airflow_provider_segtable.core.tables.merge_rules import (
     UPSERT,
     MergeRules,
 )
-from airflow_provider_segtable.core.time import Instant
+from airflow_provider_segtable.core.time import Instant, Interval
 from airflow_provider_segtable.core.timeline import sorted_run
 from airflow_provider_segtable.data.conditions import Condition
 from airflow_provider_segtable.data.keyed.key_groups import SCHEMA, Root
 from airflow_provider_segtable.data.keyed.keyed_rows import Part, with_root
+from airflow_provider_segtable.data.keyed.merging import OneBatch
 from airflow_provider_segtable.data.open_files import open_known
 from airflow_provider_segtable.data.parquet.checked_tail import Views
 from airflow_provider_segtable.data.parquet.descriptor import (
@@ -82,6 +85,7 @@ from airflow_provider_segtable.data.parquet.table_file import (
     plain_columns,
     stored_columns,
 )
+from airflow_provider_segtable.data.row_filter import RowFilter
 from airflow_provider_segtable.data.rows import with_columns
 from airflow_provider_segtable.data.sort_keys import column_codes, composed
 from airflow_provider_segtable.ports.files import DataFiles
@@ -246,10 +250,11 @@ def shown_defaults(table: TableDefinition) -> dict[str, pa.Scalar]:
 
 def with_defaults(rows: pa.Table, defaults: dict[str, pa.Scalar]) -> pa.Table:
     """Return merged rows with defaults in place of nulls."""
+    given = {*rows.column_names}
     filled = {
         name: pc.fill_null(rows.column(name), value)
         for name, value in defaults.items()
-        if name in rows.column_names and rows.column(name).null_count
+        if name in given and rows.column(name).null_count
     }
     return with_columns(rows, filled)
 
@@ -260,18 +265,29 @@ _BYTES_HELD = 32 << 20
 _LEAST = 1_024
 
 
+View = TypeVar("View")
+Filters = Mapping[SegmentId, RowFilter]
+_NO_FILTERS: Filters = {}
+
+
 @dataclass(frozen=True, slots=True)
 class GroupReader:
     """Reads file groups of a table; ``checked`` compares bytes with their checksums.
 
-    ``views`` has tails of files that were read before. Files are opened for each use, unless the
-    reader is one of ``opened``.
+    ``views`` has tails of files that were read before, ``fates`` those of rows, which are computed
+    once a process (``data.keyed.settled_rows``). Files are opened for each use, unless the reader
+    is one of ``opened``.
     """
 
     files: DataFiles
     table: TableDefinition
     checked: bool = True
     views: Views | None = None
+    fates: Views | None = None
+
+    def known(self, key: Hashable, made: Callable[[], tuple[View, int]]) -> View:
+        """Return what the process knows of a file group's rows; made anew if it keeps nothing."""
+        return made()[0] if self.fates is None else self.fates.view(key, made)
 
     @property
     def schema(self) -> pa.Schema:
@@ -296,7 +312,8 @@ class GroupReader:
         columns: Sequence[str] | None = None,
         where: Condition | None = None,
         part: Part | None = None,
-    ) -> list[Iterator[pa.Table]]:
+        filters: Filters = _NO_FILTERS,
+    ) -> list[Iterable[pa.Table]]:
         """Return the sorted runs of the segments.
 
         Args:
@@ -304,16 +321,24 @@ class GroupReader:
             columns: the columns to read, hidden ones among them; all if None.
             where: only rows that match; its columns are among those read.
             part: only rows of this part; all rows if None.
+            filters: row filters of files, by segment; all rows of the others.
         """
-        return [self._run(group, part) for group in self.reads(segments, columns, where)]
+        reads = self.reads(segments, columns, where, filters=filters)
+        return [self._run(group, part) for group in reads]
 
     def reads(
         self,
         segments: Iterable[Segment],
         columns: Sequence[str] | None = None,
         where: Condition | None = None,
+        *,
+        filters: Filters = _NO_FILTERS,
+        addressed: bool = False,
     ) -> list[list[SegmentRead]]:
-        """Return the reads of the files with rows, by run; arguments as for ``runs``."""
+        """Return the reads of the files with rows, by run.
+
+        Arguments as for ``runs``; ``addressed`` adds the segment and the row number of each row.
+        """
         filled = (segment for segment in segments if segment.rows)
         ordered = sorted(filled, key=lambda s: (s.id.chunk, -s.shard.base, s.shard.group, s.id))
         groups = groupby(ordered, key=lambda s: (s.id.chunk, sorted_run(s)))
@@ -328,6 +353,8 @@ class GroupReader:
                     columns=columns,
                     checked=self.checked,
                     where=where,
+                    row_filter=_filter_of(segment, filters, addressed=addressed),
+                    addressed=addressed,
                     batch_rows=min(BATCH_ROWS, max(_LEAST, held)),
                     views=self.views,
                 )
@@ -337,12 +364,51 @@ class GroupReader:
             for held in [int(share * sum(segment.rows for segment in group))]
         ]
 
-    def _run(self, group: Sequence[SegmentRead], part: Part | None) -> Iterator[pa.Table]:
-        run = run_of(group)
+    def plain(
+        self,
+        segment: Segment,
+        columns: Sequence[str],
+        where: Condition | None,
+        row_filter: RowFilter,
+        clip: Interval | None,
+    ) -> SegmentRead:
+        """Return the read of rows of a file that are shown as they are.
+
+        Args:
+            segment: the file.
+            columns: the columns to read, in order.
+            where: leave out row groups in which no row matches.
+            row_filter: the rows.
+            clip: only rows with event times in it.
+        """
+        return SegmentRead(
+            self.files,
+            segment,
+            schema=record_columns(self.table),
+            time_column=self.table.time_column,
+            columns=columns,
+            clip=clip,
+            row_filter=row_filter,
+            checked=self.checked,
+            where=where,
+            views=self.views,
+        )
+
+    def _run(self, group: Sequence[SegmentRead], part: Part | None) -> Iterable[pa.Table]:
+        few = sum(read.segment.rows for read in group) <= group[0].batch_rows
+        run = OneBatch(run_of(group)) if few else run_of(group)
         if part is None or all(part.encloses(read.segment) for read in group):
             return run
         time_column = self.table.time_column
         return (rows.filter(pa.array(part.of(rows, time_column))) for rows in run)
+
+
+def _filter_of(segment: Segment, filters: Filters, *, addressed: bool) -> RowFilter | None:
+    """Return a file's row filter: the given one, or one that leaves all rows and numbers them."""
+    found = filters.get(segment.id)
+    if found is None and addressed:
+        return RowFilter(runs=(Run(segment.id, 0, segment.rows),))
+    return found
 
 
 def _share(segments: Sequence[Segment]) -> float:

@@ -15,7 +15,7 @@ Source: apache/parquet-format, ``PageIndex.md``.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, reduce
 from typing import Any, TypeAlias
 
@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.predicate import (
     AllOf,
     Among,

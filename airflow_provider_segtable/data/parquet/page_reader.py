@@ -17,7 +17,7 @@ are moved as whole row groups are in ``data.jobs.passthrough``.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.predicate import (
     Day,
     Moment,

@@ -14,7 +14,6 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from typing import Any, ClassVar
 
 from airflow_provider_segtable.core.errors import (
@@ -149,15 +148,16 @@ class IcebergTarget:
             lambda: self._versions.follows(put.number, snapshot, put.own.before),
             lambda: self._present(paths),
         )
+        holds = bool(follows and present)
         if exists and not overtaken:
-            return follows and present
+            return holds
         newest = max(self._versions.stored_anyhow(), default=0)
         if newest > put.number:
             with suppress(StorageError):  # it is a hint; rule 2
                 self._hint(newest)
         if not exists:
             return newest > put.number
-        return follows and present
+        return holds
 
     def _needs(self, put: Published) -> set[str]:
         """Return the paths of the files that a version names, except data files."""
@@ -177,9 +177,10 @@ class IcebergTarget:
     def take_back(self, put: Published) -> None:
         """Delete the files of a version that this process put, unless another one follows it."""
         path = names.version_path(put.number)
-        if max(self._versions.stored_anyhow(), default=0) > put.number or self._stored_bytes(
-            path
-        ) != put.own.data:
+        if (
+            max(self._versions.stored_anyhow(), default=0) > put.number
+            or self._stored_bytes(path) != put.own.data
+        ):
             return
         self._storage.delete(path)
         stored = self._versions.stored_anyhow()

@@ -36,13 +36,14 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 from pyroaring import BitMap
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable, ForeignTable, NotFound
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.formats.format import Contents, Published, PublishedFile
@@ -159,7 +160,8 @@ class Versions:
         chain: Chain = known.own
         if not chain.data or chain.metadata is None:
             return None
-        path, next_, oldest = map(names.version_path, (known.number, known.number + 1, chain.oldest))
+        numbers = known.number, known.number + 1, chain.oldest
+        path, next_, oldest = map(names.version_path, numbers)
         named = self.root.path(str(known.own.metadata["snapshots"][-1]["manifest-list"]))
         found, overtaken, *whole = together(
             self._storage,
@@ -273,8 +275,8 @@ class Versions:
             if before and self._bytes(names.version_path(number - 1)) == before:
                 return True
         with suppress(CorruptTable, ForeignTable, NotFound):  # swept, or published over
-            before = self.metadata(number - 1).get("current-snapshot-id")
-            return before in (None, after)
+            current = self.metadata(number - 1).get("current-snapshot-id")
+            return current in (None, after)
         return True
 
     def manifests(self, snapshot: Json, known: Published | None = None) -> list[Manifest]:

@@ -31,19 +31,35 @@ def local_root_warning(uri: str, master: str | None) -> str | None:
 
 
 def spark_root(uri: str, options: Mapping[str, str]) -> str:
-    """Return a table's root for Spark's readers, ready to append paths to.
+    """Return a table's root for Hadoop, ready to append paths to.
 
     Raises:
         InvalidName: if Spark has no reader for the scheme, or an Azure URI names no account.
     """
     parts = urlsplit(uri) if "://" in uri else None
     if parts is None or parts.scheme == "file":
-        return "file:" + _escaped(str(_local(uri)).rstrip("/"))
+        return "file:" + str(_local(uri)).rstrip("/")
     kind = SCHEMES.get(parts.scheme)
     root = kind.spark_root(parts, options) if kind else ""
     if not root:
         raise InvalidName(f"Spark cannot read {uri!r}: use a path, {usual()}")
-    return f"{root}{_escaped(unquote(parts.path).rstrip('/'))}"
+    return f"{root}{unquote(parts.path).rstrip('/')}"
+
+
+def file_locations(
+    uri: str, options: Mapping[str, str], segments: Iterable[Segment]
+) -> Iterator[str]:
+    """Yield the Hadoop paths of segments' files, as they are.
+
+    Raises:
+        InvalidName: if Spark has no reader for the scheme.
+        UnsafePath: a symbolic link is in the way of a local file.
+    """
+    root = spark_root(uri, options)
+    paths = [segment.path for segment in segments]
+    if root.startswith("file:"):
+        Folders(_local(uri)).refuse_links(paths)
+    yield from (f"{root}/{path}" for path in paths)
 
 
 def spark_paths(uri: str, options: Mapping[str, str], segments: Iterable[Segment]) -> Iterator[str]:
@@ -53,11 +69,9 @@ def spark_paths(uri: str, options: Mapping[str, str], segments: Iterable[Segment
         InvalidName: if Spark has no reader for the scheme.
         UnsafePath: a symbolic link is in the way of a local file.
     """
-    root = spark_root(uri, options)
-    paths = [segment.path for segment in segments if segment.rows]
-    if root.startswith("file:"):
-        Folders(_local(uri)).refuse_links(paths)
-    yield from (f"{root}/{path}" for path in paths)
+    filled = [segment for segment in segments if segment.rows]
+    for path in file_locations(uri, options, filled):
+        yield re.sub(r"([*?\[\]{}\\,])", r"\\\1", path)
 
 
 def _local(uri: str) -> Path:
@@ -71,10 +85,6 @@ def parquet_options(*, checked: bool) -> dict[str, str]:
         "datetimeRebaseMode": "CORRECTED",
         "parquet.page.verify-checksum.enabled": str(checked).lower(),
     }
-
-
-def _escaped(path: str) -> str:
-    return re.sub(r"([*?\[\]{}\\,])", r"\\\1", path)
 
 
 def place(path: str) -> str:

@@ -8,10 +8,11 @@ A snapshot, with Spark's own Parquet reader:
    on the event time. Segments in which no row can match a condition, by their event times or by an
    index, are not read (``table.chosen_files``). Event times choose files only where the session's
    zone is UTC: in another zone, a time without zone means another instant.
-3. Spark filters deleted rows by their bits (``row_bitmaps``). In a traced segment the bit is that
-   of the row number in the file, computed from the segment's runs; in others that of the address
-   in the hidden columns. Rollup tables use the predicates of predicate deletes. Segments without
-   applicable deletes are read unfiltered.
+3. Spark filters deleted rows by their bits. In a file with runs the bit is that of the row number
+   in the file, and an array in the plan (``native_files``); in others that of the address in the
+   hidden columns (``row_bitmaps``). Rollup tables use the predicates of predicate deletes. Files
+   without applicable deletes are read unfiltered; of files with known numbers of rows that are
+   only counted, nothing is read.
 4. Files of each schema are read by its own names and types, then brought to the present columns
    (``spark_columns``).
 5. Columns that Spark's reader does not support are read by pyarrow in tasks (``keyed_scan``): the
@@ -21,27 +22,30 @@ A snapshot, with Spark's own Parquet reader:
 7. Until a major compaction, the files of a rollup table may have several rows of a group. With
    ``rolled_up`` these are merged, so that a query's answer does not depend on compactions.
 
-Windows (rows added since a version, change feeds) and the origin of rows, by pyarrow in tasks:
+Windows (rows added since a version, change feeds) and the origin of rows:
 
 8. The driver finds the parts of the window, as ``Table`` does (``table.scan``): descriptors,
-   row filters, and the change or the origins of each part's rows. Tasks read them by pyarrow.
-9. Parts are not read by Spark's own reader, because each has its own choice of rows, and in a
-   change feed its own constants: a plan with a branch for each event would not be practical.
+   row filters, and the change or the origins of each part's rows.
+9. Added rows are read as those of a snapshot. Parts that need more than their files' columns, or
+   hidden columns to tell added rows, are read by pyarrow in tasks: a change has its own constants,
+   and a plan with a branch for each event would not be practical.
 10. Of a table with a primary key, tasks merge the files of each bucket (``keyed_scan``). The pieces
     of its change feed are one for each bucket and stretch of events (``data.keyed.file_groups``).
 11. A condition that only Spark evaluates is applied to all rows of the window. Filters that Spark
     pushes down leave out files by their event times.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from functools import reduce
+from types import MappingProxyType
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 from pyspark.sql.types import StructType
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import holds_any
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
@@ -55,20 +59,15 @@ from airflow_provider_segtable.core.requests.read_request import (
     read_request,
 )
 from airflow_provider_segtable.core.schema import no_column
-from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, SegmentId, named_roots
+from airflow_provider_segtable.core.segment import Segment, SegmentId, named_roots
 from airflow_provider_segtable.core.time import ALL_TIME, Interval
 from airflow_provider_segtable.data.conditions import Condition
 from airflow_provider_segtable.data.open_files import held_files
 from airflow_provider_segtable.data.parquet.descriptor import check_footers
 from airflow_provider_segtable.data.parquet.table_file import stored_columns
-from airflow_provider_segtable.data.row_filter import RowFilter
+from airflow_provider_segtable.data.row_filter import Flags, RowFilter
 from airflow_provider_segtable.data.vector_file import row_filters
 from airflow_provider_segtable.data.where import timed
-from airflow_provider_segtable.spark.driver.file_locations import (
-    parquet_options,
-    place,
-    spark_paths,
-)
 from airflow_provider_segtable.spark.driver.spark_connect import check_in_driver
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.keyed_scan import (
@@ -80,7 +79,8 @@ from airflow_provider_segtable.spark.reads.keyed_scan import (
     read_in_tasks,
     tasks_for,
 )
-from airflow_provider_segtable.spark.reads.row_bitmaps import by_place, by_root, file_of, unmarked
+from airflow_provider_segtable.spark.reads.native_files import NativeRead
+from airflow_provider_segtable.spark.reads.row_bitmaps import by_root, unmarked
 from airflow_provider_segtable.spark.spark_columns import (
     FileColumns,
     column,
@@ -102,9 +102,10 @@ from airflow_provider_segtable.spark.tasks.reading import (
 )
 from airflow_provider_segtable.table.chosen_files import chosen_groups, chosen_segments
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.parts import Clipped, Wanted, clipped
+from airflow_provider_segtable.table.parts import Clipped, Part, Wanted, clipped
 from airflow_provider_segtable.table.read_recorder import read_shape
 from airflow_provider_segtable.table.scan import Scan
+from airflow_provider_segtable.table.settled_groups import with_settlements
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.upsert import merge_rules
 from airflow_provider_segtable.table.windows import KeyedFeed, start_read
@@ -168,7 +169,38 @@ def _read(spark: SparkSession, scan: Scan) -> DataFrame:
     kinds = spark_schema(readable(scan.schema))
     if scan.state.table.kind.rules is not None:
         return _of_keys(spark, scan, kinds)
-    parts = [
+    parts = [*scan.parts()]
+    native = [part for part in parts if _is_native(part)]
+    others = [part for part in parts if not _is_native(part)]
+    frames = [_read_natively(spark, scan, native)] if native else []
+    if others or not native:
+        frames.append(_read_by_tasks(spark, scan, others, kinds))
+    return reduce(DataFrame.union, frames)
+
+
+def _is_native(part: Part) -> bool:
+    """Return whether files alone have the rows of a part, and the log names those left out."""
+    row_filter = part.row_filter
+    by_number = bool(row_filter.runs) or row_filter.chosen is None
+    return part.change is None and part.origins is None and by_number
+
+
+def _read_natively(spark: SparkSession, scan: Scan, parts: Sequence[Part]) -> DataFrame:
+    snapshot = Snapshot(ports=scan.ports, state=scan.state, checked=scan.request.checked)
+    asked = _Asked(
+        spark,
+        snapshot,
+        snapshot.schema,
+        list(scan.schema.names),
+        row_filters={part.segment.id: part.row_filter for part in parts},
+    )
+    return asked.rows(Clipped(part.segment, part.clip) for part in parts)
+
+
+def _read_by_tasks(
+    spark: SparkSession, scan: Scan, parts: Sequence[Part], kinds: StructType
+) -> DataFrame:
+    work = [
         SegmentPart(
             segment=part.segment,
             row_filter=part.row_filter,
@@ -176,7 +208,7 @@ def _read(spark: SparkSession, scan: Scan) -> DataFrame:
             change=part.change,
             origins=part.origins,
         )
-        for part in scan.parts()
+        for part in parts
     ]
     reading = SegmentReading(
         schema=stored_columns(scan.state.table.schema),
@@ -185,7 +217,7 @@ def _read(spark: SparkSession, scan: Scan) -> DataFrame:
         checked=scan.request.checked,
     )
     time_column = scan.state.table.time_column
-    return read_in_tasks(spark, scan.ports, parts, reading, kinds, time_column=time_column)
+    return read_in_tasks(spark, scan.ports, work, reading, kinds, time_column=time_column)
 
 
 def _of_keys(spark: SparkSession, scan: Scan, kinds: StructType) -> DataFrame:
@@ -326,6 +358,8 @@ def read(
     frame = spark_kind_of(table.kind).shown(
         asked, known, names, table.time_column, rolled_up=request.rolled_up
     )
+    if request.where is None and not addressed and not carried:
+        return frame
     if request.where is not None:
         with translated("looking for the rows to read"):
             frame = frame.where(request.where)
@@ -359,13 +393,14 @@ class _Stored:
     def rows_by_key(self, columns: Sequence[str]) -> DataFrame:
         """Return columns of one row for each primary key."""
         rules = merge_rules(self.snapshot.state, self.snapshot.ports.uri)
-        found = chosen_groups(self.snapshot.ports, self.snapshot.state, rules, self.wanted)
+        ports, state = self.snapshot.ports, self.snapshot.state
+        found = chosen_groups(ports, state, rules, self.wanted)
         return keyed_scan(
             self.spark,
             self.snapshot,
             columns,
             self._read,
-            groups=self._recorded(columns, found).left,
+            groups=with_settlements(ports, state, self._recorded(columns, found).left),
             tests=self.wanted.tests,
             carried=self.carried,
         )
@@ -389,7 +424,11 @@ class _Stored:
         return found
 
     def _read(
-        self, schema: pa.Schema, columns: Sequence[str], files: Iterable[Clipped]
+        self,
+        schema: pa.Schema,
+        columns: Sequence[str],
+        files: Iterable[Clipped],
+        row_filters: Mapping[SegmentId, RowFilter] = MappingProxyType({}),
     ) -> DataFrame:
         asked = _Asked(
             self.spark,
@@ -398,6 +437,7 @@ class _Stored:
             list(columns),
             addressed=self.addressed,
             carried=self.carried,
+            row_filters={**row_filters},
         )
         return asked.rows(files)
 
@@ -407,15 +447,21 @@ class _Way:
     """How a group of segments is read: its clip interval, and the names of its rows, if any.
 
     ``schema`` is the number of the schema that its files were written with. Files that are ``held``
-    are in this process alone.
+    are in this process alone. Of ``marked`` files, rows are left out by their numbers.
     """
 
     clip: Interval | None
     schema: int
-    places: bool = False
+    marked: bool = False
+    placed: bool = False
     hidden: bool = False
     held: bool = False
     predicates: tuple[Predicate, ...] = ()
+
+    @property
+    def counted(self) -> bool:
+        """Return whether the log knows the number of rows."""
+        return not (self.clip or self.hidden or self.predicates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,36 +475,51 @@ class _Asked:
     addressed: bool = False
     carried: tuple[str, ...] = ()
     row_filters: dict[SegmentId, RowFilter] = field(default_factory=dict)
+    marks: dict[SegmentId, Flags] = field(default_factory=dict)
 
     def rows(self, visible: Iterable[Clipped]) -> DataFrame:
         """Return the rows of segments, each clipped to its interval."""
         found = list(visible)
-        segments = dict.fromkeys(segment for segment, _ in found)
+        new = [segment for segment, _ in found if segment.id not in self.row_filters]
         files, state = self.snapshot.ports.files, self.snapshot.state
-        self.row_filters.update(row_filters(files, state, segments))
+        self.row_filters.update(row_filters(files, state, dict.fromkeys(new)))
         ways: dict[_Way, list[Segment]] = {}
         for segment, clip in found:
             ways.setdefault(self._way(clip, segment), []).append(segment)
-        names = [*(NAMES.names if self.addressed else []), *(PREFIX + n for n in self.carried)]
-        frames = [
-            frame.select([column(frame, name) for name in (*self.wanted, *names)])
-            for frame in (self._frame(way, some) for way, some in ways.items())
-        ]
-        if not frames:
-            copies = [copied(self.known.field(name)) for name in self.carried]
-            columns = [*_fields(self.known, self.wanted), *(NAMES if self.addressed else ())]
-            empty = readable(pa.schema([*columns, *copies]))
-            return self.spark.createDataFrame([], spark_schema(empty))
-        return reduce(DataFrame.union, frames)
+        frames = [*self._counted(ways)]
+        frames += [self._frame(way, some) for way, some in ways.items()]
+        return reduce(DataFrame.union, frames) if frames else self._empty()
+
+    def _empty(self) -> DataFrame:
+        copies = [copied(self.known.field(name)) for name in self.carried]
+        columns = [*_fields(self.known, self.wanted), *(NAMES if self.addressed else ())]
+        empty = readable(pa.schema([*columns, *copies]))
+        return self.spark.createDataFrame([], spark_schema(empty))
+
+    def _counted(self, ways: dict[_Way, list[Segment]]) -> Iterator[DataFrame]:
+        """Yield rows without columns for files that need not be read for that; forget these."""
+        if self.wanted or self.addressed or self.carried:
+            return
+        some = [way for way in ways if way.counted]
+        segments = [segment for way in some for segment in ways.pop(way)]
+        gone = (self.marks[s.id].sum() for s in segments if s.id in self.marks)
+        count = sum(segment.rows for segment in segments) - int(sum(gone))
+        if count:
+            yield self.spark.range(count).select()
 
     def _way(self, clip: Interval | None, segment: Segment) -> _Way:
         row_filter = self.row_filters[segment.id]
-        named = bool(row_filter.deleted) or self.addressed
+        numbered = bool(row_filter.runs)
+        if numbered and not row_filter.passes_all and segment.id not in self.marks:
+            gone = row_filter.gone()
+            if gone.any():
+                self.marks[segment.id] = gone
         return _Way(
             clip,
             segment.schema,
-            places=named and segment.traced,
-            hidden=named and not segment.traced,
+            marked=segment.id in self.marks,
+            placed=self.addressed and numbered,
+            hidden=not numbered and (bool(row_filter.deleted) or self.addressed),
             held=segment.path in held_files(self.snapshot.ports.files),
             predicates=row_filter.predicates,
         )
@@ -483,7 +544,17 @@ class _Asked:
                 addressed=self.addressed,
                 carried=self.carried,
             )
-        return frame.where(within(frame, time, way.clip)) if way.clip else frame
+            plain = False
+        frame = frame.where(within(frame, time, way.clip)) if way.clip else frame
+        as_read = plain and not (way.hidden or way.predicates or self.addressed)
+        if as_read and fields.names == self.wanted and not self.carried:
+            return frame
+        return frame.select([column(frame, name) for name in self._shown])
+
+    @property
+    def _shown(self) -> list[str]:
+        names = NAMES.names if self.addressed else []
+        return [*self.wanted, *names, *(PREFIX + name for name in self.carried)]
 
     def _read(self, way: _Way, segments: list[Segment], fields: pa.Schema) -> DataFrame:
         ports = self.snapshot.ports
@@ -491,40 +562,25 @@ class _Asked:
         sifting = [n for s in segments for n in self.row_filters[s.id].reads if n in known]
         more = [self.known.field(name) for name in dict.fromkeys(sifting)]
         stored = FileColumns.of(self.snapshot.state.table, way.schema, pa.schema([*fields, *more]))
-        schema = spark_schema(pa.schema([*stored.schema, *(NAMES if way.hidden else ())]))
-        options = parquet_options(checked=self.snapshot.checked)
-        reader = self.spark.read.schema(schema).options(**options)
+        reading = NativeRead(
+            spark=self.spark,
+            ports=ports,
+            schema=spark_schema(pa.schema([*stored.schema, *(NAMES if way.hidden else ())])),
+            checked=self.snapshot.checked,
+            placed=way.placed,
+        )
+        marks = [self.marks[segment.id] for segment in segments] if way.marked else ()
         with translated(f"reading {ports.uri} at version {self.snapshot.version}"):
-            frame = reader.parquet(*spark_paths(ports.uri, ports.storage_options, segments))
-            return stored.shown(_placed(frame) if way.places else frame)
+            return stored.shown(reading.rows(segments, marks))
 
     def _sifted(self, frame: DataFrame, way: _Way, segments: list[Segment]) -> DataFrame:
         for predicate in way.predicates:
             frame = frame.where(~F.coalesce(matching(predicate, frame), F.lit(False)))
+        if not way.hidden:
+            return frame
         given = [(segment, self.row_filters[segment.id]) for segment in segments]
-        if not way.places:
-            roots = (str(root) for segment in segments for root in named_roots(segment))
-            return unmarked(frame, by_root(given), roots)
-        texts = {file_of(segment.path) for segment in segments}
-        full = len(texts) < len(segments)
-        if full:
-            texts = {place(segment.path) for segment in segments}
-        left = unmarked(frame, by_place(given, full=full), texts, _PLACE if full else _FILE)
-        return left.withColumn(ROOT, F.col(_PLACE)) if self.addressed else left
-
-
-_PLACE, _FILE = "__segtable_place", "__segtable_file"
-
-
-def _placed(frame: DataFrame) -> DataFrame:
-    """Add each row's place, file name and row number in the file.
-
-    Spark computes only the columns used later; a file name costs far less than a part of its path.
-    """
-    metadata = frame.metadataColumn("_metadata")
-    where = F.substring_index(metadata["file_path"], "/", -2)
-    named = {_PLACE: where, _FILE: metadata["file_name"], ROW: metadata["row_index"]}
-    return frame.select("*", *(value.alias(name) for name, value in named.items()))
+        roots = (str(root) for segment in segments for root in named_roots(segment))
+        return unmarked(frame, by_root(given), roots)
 
 
 def _fields(known: pa.Schema, columns: Sequence[str]) -> pa.Schema:

@@ -2,10 +2,12 @@
 
 Primary-key tables:
 
-1. File groups with one run, such as a base file without later log files, are read by Spark's own
-   Parquet reader, without tombstones: compacted data is read at its speed.
-2. The files of each other group are merged by the kernel, in tasks (``data.keyed.file_groups``).
-   Conditions on the key alone are evaluated before the merge, all others after it, by Spark.
+1. Rows whose fate is known, such as those of a base file, are read by Spark's own Parquet reader,
+   without hidden ones (``data.keyed.settled_rows``): settled data is read at its speed. Only the
+   rest is merged, in tasks. The driver divides a group so; where it would have to look at the keys
+   of more than ``MOST_LOOKED_AT`` rows, tasks merge all files of the other groups.
+2. Tasks merge by the kernel (``data.keyed.file_groups``). Conditions on the key alone are evaluated
+   before the merge, all others after it, by Spark.
 3. So are windows: the kernel compares the roots of records with the window.
 
 Segments with columns that Spark's own reader does not support:
@@ -17,7 +19,8 @@ Segments with columns that Spark's own reader does not support:
    digits. Of ``carried`` columns an exact copy is added.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import Any, Protocol, TypeVar
 
@@ -30,10 +33,9 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.reads.selection import record_tests
 from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, SegmentId
-from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP
 from airflow_provider_segtable.data.arrow_schema import physical_schema
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup, MergedRead
-from airflow_provider_segtable.data.keyed.group_reader import shown_defaults
+from airflow_provider_segtable.data.keyed.group_reader import GroupReader, shown_defaults
 from airflow_provider_segtable.data.open_files import held_files
 from airflow_provider_segtable.data.row_filter import RowFilter, with_origin_columns
 from airflow_provider_segtable.spark.spark_columns import (
@@ -44,6 +46,7 @@ from airflow_provider_segtable.spark.spark_columns import (
 )
 from airflow_provider_segtable.spark.tasks.reading import (
     PREFIX,
+    MergedPart,
     MergedReading,
     Part,
     Reading,
@@ -139,7 +142,8 @@ def read_in_tasks(
         carried=tuple(carried),
         held=spark.sparkContext.broadcast(dict(held)) if held else None,
     )
-    return spark.range(0, len(parts), 1, tasks_for(spark, parts)).mapInArrow(task.run, kinds)
+    numbers = spark.range(0, len(parts), 1, tasks_for(spark, parts))
+    return numbers.mapInArrow(task.read_in_task, kinds)
 
 
 def tasks_for(spark: SparkSession, parts: Sequence[Any]) -> int:
@@ -147,8 +151,22 @@ def tasks_for(spark: SparkSession, parts: Sequence[Any]) -> int:
     return min(len(parts), spark.sparkContext.defaultParallelism * 4)
 
 
-ReadFiles = Callable[[pa.Schema, Sequence[str], Iterable[Clipped]], DataFrame]
-"""Reads columns of files, given their schema; each file clipped to an interval, if any."""
+class ReadFiles(Protocol):
+    """Reads files as they are."""
+
+    def __call__(
+        self,
+        schema: pa.Schema,
+        columns: Sequence[str],
+        files: Iterable[Clipped],
+        row_filters: Mapping[SegmentId, RowFilter] = ...,
+    ) -> DataFrame:
+        """Return columns of files, given their schema; each file clipped to an interval, if any."""
+        ...
+
+
+MOST_LOOKED_AT = 20_000_000
+"""Most rows whose keys the driver compares with those of a tail, for all groups of a read."""
 
 
 # Primary-key tables
@@ -173,22 +191,53 @@ def keyed_scan(
         tests: rows that do not satisfy these conditions may be left out.
         carried: columns of which a copy is added (``tasks.reading``).
     """
-    rules = merge_rules(snapshot.state, snapshot.ports.uri)
-    columns = columns or rules.key[:1]  # to count rows
-    names = [*columns, *(PREFIX + name for name in carried)]
-    plain = [group for group in groups if group.merged]
+    parts = [*_parts(snapshot, columns, groups, tests)]
+    plain = [(each, part.group.clip) for part in parts for each in part.plain]
+    rest = [part for part in parts if part.rest]
     frames = []
-    if plain or not groups:
+    if plain or not rest:
+        files = [Clipped(each.segment, clip) for each, clip in plain]
+        filters = {each.segment.id: each.row_filter for each, _ in plain}
         schema = physical_schema(snapshot.schema, snapshot.state.table.kind)
-        files = [Clipped(segment, group.clip) for group in plain for segment in group.segments]
-        frame = read_files(schema, [*columns, OP], files)
-        defaults = shown_defaults(snapshot.state.table)
-        shown = [_shown(frame, name, defaults.get(name)) for name in names]
-        frames.append(frame.where(F.col(OP) != DELETE).select(shown))
-    others = [group for group in groups if not group.merged]
-    if others:
-        frames.append(merged_rows(spark, snapshot, columns, others, tests, carried=carried))
+        frame = read_files(schema, columns, files, filters)
+        frames.append(_with_defaults(snapshot, frame, columns, carried))
+    if rest:
+        frames.append(_merged(spark, snapshot, columns, rest, tests, carried=carried))
     return reduce(DataFrame.union, frames)
+
+
+def _parts(
+    snapshot: Snapshot,
+    columns: Sequence[str],
+    groups: Iterable[FileGroup],
+    tests: Sequence[Predicate],
+) -> Iterator[MergedPart]:
+    """Yield file groups with their division, as far as the driver may make it."""
+    reader = GroupReader(
+        snapshot.ports.files,
+        snapshot.state.table,
+        checked=snapshot.checked,
+        views=snapshot.ports.entries,
+    )
+    merged, left = _merged_read(snapshot, columns, tests), MOST_LOOKED_AT
+    for group in groups:
+        settled = group.merged or (group.settled or {}).keys() >= {
+            segment.id.partition for segment in group.segments
+        }
+        left -= 0 if settled else sum(segment.rows for segment in group.segments)
+        division = merged.division(reader, group) if settled or left >= 0 else None
+        yield MergedPart(replace(group, settled=None), division)
+
+
+def _with_defaults(
+    snapshot: Snapshot, frame: DataFrame, columns: Sequence[str], carried: Sequence[str]
+) -> DataFrame:
+    """Return rows with the defaults of columns that no record has set."""
+    defaults = shown_defaults(snapshot.state.table)
+    if not defaults.keys() & {*columns}:
+        return frame
+    names = [*columns, *(PREFIX + name for name in carried)]
+    return frame.select([_shown(frame, name, defaults.get(name)) for name in names])
 
 
 def merged_rows(
@@ -198,33 +247,56 @@ def merged_rows(
     groups: Sequence[FileGroup],
     tests: Sequence[Predicate],
     *,
+    start: State | None = None,
+) -> DataFrame:
+    """Return the merged rows of file groups; of a window that begins after ``start``, new ones.
+
+    Rows for which one of ``tests`` does not hold may be left out.
+    """
+    parts = [MergedPart(group) for group in groups]
+    return _merged(spark, snapshot, columns, parts, tests, start=start)
+
+
+def _merged(
+    spark: SparkSession,
+    snapshot: Snapshot,
+    columns: Sequence[str],
+    parts: Sequence[MergedPart],
+    tests: Sequence[Predicate],
+    *,
     carried: Sequence[str] = (),
     start: State | None = None,
 ) -> DataFrame:
-    """Return the merged rows of file groups, with copies of the columns ``carried``.
-
-    Rows for which one of ``tests`` does not hold may be left out. Of a window, that begins after
-    the version ``start``, only rows with later records.
-    """
+    """Return the merged rows of file groups, with copies of the columns ``carried``."""
     known, table = snapshot.schema, snapshot.state.table
-    rules = merge_rules(snapshot.state, snapshot.ports.uri)
+    merged = _merged_read(snapshot, columns, tests, start)
     copies, all_known = [copied(known.field(name)) for name in carried], with_origin_columns(known)
-    shown = pa.schema([*(all_known.field(name) for name in columns), *copies])
+    shown = pa.schema([*(all_known.field(name) for name in merged.columns), *copies])
     kinds = spark_schema(readable(shown))
-    merged = MergedRead(
-        rules=rules,
-        columns=tuple(columns),
-        by_key=record_tests(tests, rules).by_key,
-        since=None if start is None else start.time,
-    )
-    return read_in_tasks(
+    rows = read_in_tasks(
         spark,
         snapshot.ports,
-        dealt(groups, tasks_for(spark, groups)),
+        dealt(parts, tasks_for(spark, parts)),
         MergedReading(table=table, merged=merged, checked=snapshot.checked),
         kinds,
         time_column=table.time_column,
         carried=carried,
+    )
+    return rows if columns else rows.select()
+
+
+def _merged_read(
+    snapshot: Snapshot,
+    columns: Sequence[str],
+    tests: Sequence[Predicate],
+    start: State | None = None,
+) -> MergedRead:
+    rules = merge_rules(snapshot.state, snapshot.ports.uri)
+    return MergedRead(
+        rules=rules,
+        columns=tuple(columns) or rules.key[:1],  # to count rows
+        by_key=record_tests(tests, rules).by_key,
+        since=None if start is None else start.time,
     )
 
 

@@ -1,12 +1,14 @@
 """Mark many rows of many files by bits that Spark looks up in its own code.
 
-1. A frame names its rows by two columns, a text and a number. The text is a root, as in hidden
-   columns, or a file.
+1. A frame names its rows by two columns: a text, the root in hidden columns or a place, and a
+   number; or two numbers, of the file and of the row in it.
 2. Bits become a table of one row per text, as words of 64 bits, which is broadcast and joined; a
    row's bit is then one array access. Nothing is sorted, shuffled, or passed to Python, and
    filters and column selection still reach the Parquet reader.
 3. If all possible texts are known and their hashes are distinct, the join is by hash: Spark looks
    up numbers several times as fast as texts.
+4. Rows that are known by their numbers in a file need no join unless they are very many
+   (``native_files``).
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +22,6 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide wri
 
 from airflow_provider_segtable.core.segment import ROOT, ROW, Segment
 from airflow_provider_segtable.data.row_filter import Flags, RowFilter, flags_of
-from airflow_provider_segtable.spark.driver.file_locations import place
 
 Words: TypeAlias = npt.NDArray[np.int64]
 
@@ -41,21 +42,6 @@ def united(one: Words, other: Words) -> Words:
     return both
 
 
-def file_of(path: str) -> str:
-    """Return the name of a segment's file, as Spark shows it."""
-    return place(path).rsplit("/", 1)[-1]
-
-
-def by_place(given: Iterable[tuple[Segment, RowFilter]], *, full: bool) -> dict[str, Words]:
-    """Return the bits of deleted rows by file: by its name, or by its place if ``full``."""
-    bitmaps: dict[str, Words] = {}
-    for segment, row_filter in given:
-        words = words_of(row_filter.gone())
-        if len(words):
-            bitmaps[place(segment.path) if full else file_of(segment.path)] = words
-    return bitmaps
-
-
 def by_root(given: Iterable[tuple[Segment, RowFilter]]) -> dict[str, Words]:
     """Return the united bits of all segments by root; a delete may be applied twice harmlessly."""
     bitmaps: dict[str, Words] = {}
@@ -65,26 +51,34 @@ def by_root(given: Iterable[tuple[Segment, RowFilter]]) -> dict[str, Words]:
     return bitmaps
 
 
-def unmarked(
-    frame: DataFrame, bitmaps: Mapping[str, Words], texts: Iterable[str], name: str = ROOT
-) -> DataFrame:
+def unmarked(frame: DataFrame, bitmaps: Mapping[str, Words], texts: Iterable[str]) -> DataFrame:
     """Return the rows of a frame that are not marked.
 
     Args:
-        frame: rows named by the columns ``name`` and ``ROW``.
+        frame: rows named by the columns ``ROOT`` and ``ROW``.
         bitmaps: bits of the marked rows, by text.
-        texts: all possible values of ``name``.
-        name: the column of the text.
+        texts: all possible values of ``ROOT``.
     """
     if not bitmaps:
         return frame
     hashes = _hashes(frame.sparkSession, sorted({*texts, *bitmaps}))
     if hashes is None:
-        joined = _joined(frame, bitmaps, F.col(name), "left")
+        joined = _joined(frame, bitmaps, F.col(ROOT), "left")
     else:
         by_hash = {hashes[text]: words for text, words in bitmaps.items()}
-        joined = _joined(frame, by_hash, F.xxhash64(F.col(name)), "left")
+        joined = _joined(frame, by_hash, F.xxhash64(F.col(ROOT)), "left")
     return joined.where(_bit() == 0).drop(_NAME, _WORDS)
+
+
+def unmarked_numbers(
+    frame: DataFrame, bitmaps: Mapping[int, Words], name: str, row: str
+) -> DataFrame:
+    """Return the rows of a frame that are not marked, as named by the columns ``name`` and ``row``.
+
+    All values of ``name`` have a bitmap.
+    """
+    joined = _joined(frame, bitmaps, F.col(name), "inner")
+    return joined.where(_bit(row) == 0).drop(_NAME, _WORDS)
 
 
 def _hashes(spark: SparkSession, texts: list[str]) -> dict[str, int] | None:
@@ -113,8 +107,8 @@ def _table(bitmaps: Mapping[str, Words] | Mapping[int, Words]) -> pa.Table:
     return pa.table({_NAME: pa.array(list(bitmaps)), _WORDS: lists})
 
 
-def _bit() -> Column:
-    """Return a row's bit; 0 if the words are absent or too short."""
-    word = F.get(F.col(_WORDS), F.shiftright(F.col(ROW), 6).cast("int"))
-    at = F.col(ROW).bitwiseAND(63).cast("int")
+def _bit(row: str = ROW) -> Column:
+    """Return the bit of a row number; 0 if the words are absent or too short."""
+    word = F.get(F.col(_WORDS), F.shiftright(F.col(row), 6).cast("int"))
+    at = F.col(row).bitwiseAND(63).cast("int")
     return F.coalesce(F.call_function("bit_get", word, at), F.lit(0))

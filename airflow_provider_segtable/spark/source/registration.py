@@ -1,36 +1,31 @@
 """Make the data source known to a Spark driver, and answer its requests: ``register(spark)``.
 
 1. Spark finds a source by its name among the classes of the driver. ``SegtableSource.java`` is
-   compiled by Janino, the compiler that Spark has for its own generated code: no JDK is needed,
-   and the class fits the Spark that runs (ADR 0034).
-2. The classes are put into a jar for the driver's class loader, once for each driver. Executors
-   need none of them.
-3. The source asks Python through py4j, as ``foreachBatch`` does (``SegtableSource.Tables``).
-4. A read opens no connection to ZooKeeper (``source_reading``); a write does (``source_writing``).
+   compiled there (``driver.java_classes``).
+2. The source asks Python through py4j, as ``foreachBatch`` does (``SegtableSource.Tables``).
+3. A read opens no connection to ZooKeeper (``source_reading``); a write does (``source_writing``).
 """
 
-import zipfile
-from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
+from airflow_provider_segtable.spark.driver.java_classes import java_class
 from airflow_provider_segtable.spark.driver.spark_connect import check_in_driver
 from airflow_provider_segtable.spark.driver.spark_errors import translated
+from airflow_provider_segtable.spark.reads.native_files import java_reader
 from airflow_provider_segtable.spark.source.log_stream import LogFeed
 from airflow_provider_segtable.spark.source.source_options import (
     Options,
     answered,
     follows_log,
     frame_of,
-    jvm_of,
     to_follow,
     to_follow_log,
     to_read,
@@ -121,31 +116,13 @@ def register(spark: SparkSession) -> None:
     check_in_driver(spark, "register")
     context = spark.sparkContext
     with translated(f"registering the data source {NAME!r} in Spark {spark.version}"):
-        source = _loaded(context)
+        source = java_class(
+            context,
+            _CLASS,
+            files(__package__) / "SegtableSource.java",
+            {_SERVICE: f"{_CLASS}\n"},
+        )
+        java_reader(context)  # now, and not in a query, whose class loader may be the session's
         gateway: Any = context._gateway  # noqa: SLF001  # as PySpark does for its own callbacks
         ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
         source.getField("tables").set(None, JvmTables(context))
-
-
-def _loaded(context: SparkContext) -> "JavaObject":
-    """Return the source's class, compiled if this driver does not have it yet."""
-    jvm = jvm_of(context)
-    loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
-    try:
-        return jvm.java.lang.Class.forName(_CLASS, True, loader)
-    except Py4JJavaError:
-        pass
-    loader.addURL(jvm.java.io.File(str(_jar(context, loader))).toURI().toURL())
-    return jvm.java.lang.Class.forName(_CLASS, True, loader)
-
-
-def _jar(context: SparkContext, loader: "JavaObject") -> Path:
-    compiler = jvm_of(context).org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(loader)
-    compiler.cook((files(__package__) / "SegtableSource.java").read_text())
-    jar = Path(context._temp_dir, "segtable-source.jar")  # noqa: SLF001  # removed with the driver
-    with zipfile.ZipFile(jar, "w") as archive:
-        for name, code in compiler.getBytecodes().items():
-            archive.writestr(f"{name.replace('.', '/')}.class", bytes(code))
-        archive.writestr(_SERVICE, f"{_CLASS}\n")
-    return jar

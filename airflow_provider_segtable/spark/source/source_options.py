@@ -20,7 +20,7 @@ Answers (values, or an error that Java throws):
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -28,12 +28,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.reads.effects import BatchLimits
 from airflow_provider_segtable.core.requests.overwrite import Extent, Touched
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, read_request
 from airflow_provider_segtable.core.schemes import hadoop_options
 from airflow_provider_segtable.core.time import ALL_TIME
+from airflow_provider_segtable.spark.driver.java_classes import jvm_of
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.writes.dataframe_ingest import Sizing
 
@@ -316,13 +318,11 @@ def answered(method: Callable[..., Answer]) -> Callable[..., "Answer | JavaObjec
     return answer
 
 
-def jvm_of(context: SparkContext) -> Any:
-    """Return the driver's classes; PySpark has no public way to them."""
-    return context._jvm  # noqa: SLF001
-
-
 def session_of(context: SparkContext, session: "JavaObject") -> SparkSession:
-    """Return a session of Java in Python."""
+    """Return a session of Java in Python; making another one takes many calls."""
+    known: SparkSession | None = getattr(SparkSession, "_instantiatedSession", None)
+    if known is not None and session.equals(known._jsparkSession):  # noqa: SLF001
+        return known
     return SparkSession(context, session)
 
 

@@ -35,7 +35,7 @@ The versions as a stream (``SegtableSource.Feed``):
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,7 @@ import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.predicate import (
@@ -69,6 +70,7 @@ from airflow_provider_segtable.data.conditions import Condition, by_predicate
 from airflow_provider_segtable.data.row_filter import with_origin_columns
 from airflow_provider_segtable.data.rows import with_change_columns
 from airflow_provider_segtable.library.log_stores import log_finder
+from airflow_provider_segtable.spark.driver.java_classes import jvm_of
 from airflow_provider_segtable.spark.reads.dataframe_scan import read, shows_origin
 from airflow_provider_segtable.spark.source.source_options import (
     FollowRequest,
@@ -77,7 +79,6 @@ from airflow_provider_segtable.spark.source.source_options import (
     answered,
     frame_of,
     java_of,
-    jvm_of,
     session_of,
 )
 from airflow_provider_segtable.spark.source.source_writing import opened, save
@@ -318,6 +319,8 @@ class SourceReading:
         return SourceReading.of(self.context, self.place, request)
 
     def _pushed(self, filters: "JavaArray") -> Condition | None:
+        if not len(filters):
+            return None
         table = self.asked.state.table
         catalyst = jvm_of(self.context).org.apache.spark.sql.catalyst
         to_catalyst = catalyst.CatalystTypeConverters.convertToCatalyst

@@ -21,13 +21,13 @@ Texts of CSV files:
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import SchemaMismatch
 from airflow_provider_segtable.core.reads.effects import Origins, RowChange
 from airflow_provider_segtable.core.requests.read_request import ORIGIN_COLUMNS
@@ -44,6 +44,7 @@ from airflow_provider_segtable.data.keyed.file_groups import (
     labelled_rows,
 )
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
+from airflow_provider_segtable.data.keyed.settled_rows import Division, Filtered
 from airflow_provider_segtable.data.open_files import LayeredFiles, open_files
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.row_checks import conformed
@@ -93,13 +94,23 @@ def floored(rows: pa.Table, name: str) -> pa.Table:
 
 def restored(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return rows without their copies, whose values are back in the columns of ``schema``."""
-    for name in [name for name in rows.column_names if name.startswith(PREFIX)]:
+    found: dict[str, pa.ChunkedArray] = {}
+    copies = [name for name in rows.column_names if name.startswith(PREFIX)]
+    for name in copies:
         field = schema.field(name.removeprefix(PREFIX))
         exact = rows.column(name).cast(_copied(field.type)).cast(field.type)
         near = conformed(rows.select([field.name]), pa.schema([field])).column(0)
-        at = rows.column_names.index(field.name)
-        rows = rows.set_column(at, field, pc.coalesce(exact, near)).drop_columns([name])
-    return rows
+        found[field.name] = pc.coalesce(exact, near)
+    if not copies:
+        return rows
+    return _with(rows.drop_columns(copies), found, schema)
+
+
+def _with(rows: pa.Table, found: Mapping[str, pa.ChunkedArray], schema: pa.Schema) -> pa.Table:
+    """Return rows with some columns replaced by others of the types in a schema."""
+    fields = [schema.field(each.name) if each.name in found else each for each in rows.schema]
+    columns = [found.get(field.name, rows.column(at)) for at, field in enumerate(fields)]
+    return pa.table(columns, schema=pa.schema(fields))
 
 
 # The one loop of tasks that read
@@ -160,8 +171,8 @@ class ReadTask(Generic[Part]):
     carried: tuple[str, ...] = ()
     held: Held | None = None
 
-    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the parts numbered in the first column."""
+    def read_in_task(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the parts numbered in the first column; Spark's plans show the name."""
         stored = open_files(self.uri, self.storage_options)
         files = stored if self.held is None else LayeredFiles(stored, self.held.value)
         rows_of = self.reading.opened(files)
@@ -228,6 +239,31 @@ class SegmentReading:
             yield pa.Table.from_batches([shown])
 
 
+@dataclass(frozen=True, slots=True)
+class MergedPart:
+    """A file group, and its division; None if all of its rows are merged."""
+
+    group: FileGroup
+    division: Division | None = None
+
+    @property
+    def plain(self) -> tuple[Filtered, ...]:
+        """Return the files with rows that are shown as they are."""
+        return () if self.division is None else self.division.plain
+
+    @property
+    def rest(self) -> tuple[Segment, ...]:
+        """Return the files with rows that are merged."""
+        if self.division is None:
+            return self.group.segments
+        return tuple(each.segment for each in self.division.rest)
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of the files with rows that are merged."""
+        return sum(segment.size for segment in self.rest)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedReading:
     """Read merged rows of the file groups of a primary-key ``table``."""
@@ -236,9 +272,14 @@ class MergedReading:
     merged: MergedRead
     checked: bool = True
 
-    def opened(self, files: DataFiles) -> RowsOf[FileGroup]:
+    def opened(self, files: DataFiles) -> RowsOf[MergedPart]:
         """Return the reader of a task."""
-        return partial(self.merged.rows, GroupReader(files, self.table, checked=self.checked))
+        return partial(self._rows, GroupReader(files, self.table, checked=self.checked))
+
+    def _rows(self, reader: GroupReader, part: MergedPart) -> Iterator[pa.Table]:
+        if part.division is None:
+            return self.merged.rows(reader, part.group)
+        return self.merged.rest(reader, part.group, part.division)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

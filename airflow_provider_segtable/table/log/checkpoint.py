@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
 
@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.consumer import decode_consumers, encode_consumers
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import Deletion, PredicateDelete
 from airflow_provider_segtable.core.errors import (
     ChecksumMismatch,
@@ -37,6 +38,12 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.indexes.index_state import decode_indexes, encode_indexes
 from airflow_provider_segtable.core.locks import Generation, decode_token, encode_token
+from airflow_provider_segtable.core.log.families.settle_events import (
+    decode_replaced,
+    decode_settlements,
+    encode_replaced,
+    encode_settlements,
+)
 from airflow_provider_segtable.core.log.families.table_events import decode_table, encode_table
 from airflow_provider_segtable.core.log.families.tag_events import decode_tags
 from airflow_provider_segtable.core.log.plan import PlanState, PlanStatus
@@ -56,6 +63,7 @@ from airflow_provider_segtable.core.paths import digest, file_path, named_path, 
 from airflow_provider_segtable.core.predicate import decode_predicate, encode_predicate
 from airflow_provider_segtable.core.segment import ChunkKey, SegmentId
 from airflow_provider_segtable.core.segment_codec import decode_ids, encode_ids
+from airflow_provider_segtable.core.settlement import ReplacedVectors
 from airflow_provider_segtable.core.time import Interval, decode_overrides, encode_overrides
 from airflow_provider_segtable.core.timeline import AnyChunk, Timeline
 from airflow_provider_segtable.table.log.checkpoint_chunks import (
@@ -107,6 +115,9 @@ def encode_head(state: State) -> dict[str, Any]:
         **({"log_store": encode_manifests(state.log_store)} if state.log_store else {}),
         **({"loads": encode_loads(state.loads)} if state.loads else {}),
         **({"adopts": True} if state.adopts else {}),
+        **({"settled": encode_settlements(state.settled)} if state.settled else {}),
+        **_encode_replaced(state.replaced_vectors),
+        **({"joined": [*state.joined]} if state.joined else {}),
     }
 
 
@@ -152,7 +163,18 @@ def decode_head(head: Mapping[str, Any], timeline: Timeline, ids: IdSpaces) -> S
         log_store=decode_manifests(head.get("log_store", ())),
         loads=decode_loads(head.get("loads", ())),
         adopts=bool(head.get("adopts", False)),
+        settled=decode_settlements(head.get("settled", ())),
+        replaced_vectors=decode_replaced(head.get("replaced_vectors", ())),
+        joined=_joined(*head["joined"]) if "joined" in head else None,
     )
+
+
+def _encode_replaced(replaced: tuple[ReplacedVectors, ...]) -> dict[str, Any]:
+    return {"replaced_vectors": encode_replaced(replaced)} if replaced else {}
+
+
+def _joined(first: int, last: int) -> tuple[int, int]:
+    return first, last
 
 
 def _encode_overwritten(recent: tuple[Overwritten, ...]) -> dict[str, Any]:
@@ -220,9 +242,15 @@ LOGGED = 10
 """The format of tables with a log store: an older segtable must not commit to them."""
 ADOPTING = 11
 """The format of tables with adopted files: an older segtable takes their paths for damage."""
-LAYERED = 12
+SETTLED = 12
+"""The format of tables with settled file groups: an older segtable would take their vectors for
+orphans."""
+WITHIN = 13
+"""The format of a version within a file of several events: an older segtable takes the next
+number for free."""
+LAYERED = 14
 """The format of checkpoints with sidecars: an older segtable would miss their chunks."""
-READABLE = (2, 3, 4, 5, 6, 7, FORMAT, INDEXED, LOGGED, ADOPTING, LAYERED)
+READABLE = (2, 3, 4, 5, 6, 7, FORMAT, INDEXED, LOGGED, ADOPTING, SETTLED, WITHIN, LAYERED)
 """Format 2 had no cleaning, 3 no deletions, 4 no checksums, 5 no chunk table, 6 one schema, 7 no
 buckets; all are read, because the events before them may have been deleted."""
 CHUNKED = 6
@@ -322,6 +350,10 @@ def sealed(writer: ChunkWriter, chunks: pa.Table, head: Mapping[str, Any]) -> by
 
 
 def _format(state: State) -> int:
+    if state.joined:
+        return WITHIN
+    if state.settled or state.replaced_vectors:
+        return SETTLED
     if state.adopts:
         return ADOPTING
     if state.log_store:

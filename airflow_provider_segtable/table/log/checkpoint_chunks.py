@@ -20,7 +20,6 @@ import json
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from itertools import accumulate, groupby
 from threading import Lock
@@ -31,6 +30,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.chunk import Chunk, ChunkSummary
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable, SegtableError
 from airflow_provider_segtable.core.locks import Generation
 from airflow_provider_segtable.core.log.state import IdSpace, IdSpaces, SpaceKey, State

@@ -31,12 +31,16 @@
    came from has expired, or is more than ``FAR`` events old.
 11. The error of a log that is dropped, expired, replaced or damaged says what happened at which
    place, and the way out.
+12. Events that were committed together share a file, which has the first one's number as its name
+    (``core.log.joint_file``). A state within a file knows its place there; the newest state is
+    never within one, since a file is read whole. The file of another number is looked for
+    below it, at most ``MOST_JOINED`` numbers.
 """
 
 import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import islice
+from itertools import dropwhile, islice, takewhile
 
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
@@ -50,7 +54,7 @@ from airflow_provider_segtable.core.errors import (
     TableGone,
     VersionExpired,
 )
-from airflow_provider_segtable.core.log.events import Event, decode
+from airflow_provider_segtable.core.log.events import MOST_JOINED, Event, decode, decode_file
 from airflow_provider_segtable.core.log.families.table_events import TableDropped
 from airflow_provider_segtable.core.log.fold import apply, fold
 from airflow_provider_segtable.core.log.state import State
@@ -142,6 +146,11 @@ def event_path(n: int) -> str:
     return f"{TIMELINE}/{n:020d}.json"
 
 
+def path_of(event: Event) -> str:
+    """Return the path of the file that has an event."""
+    return event_path(event.joined[0] if event.joined else event.n)
+
+
 def checkpoint_path(n: int) -> str:
     """Return the path of the checkpoint after event ``n``."""
     return f"{CHECKPOINTS}/{n:020d}.parquet"
@@ -201,6 +210,7 @@ class EventLog:
         self.storage = storage
         self._newest: State | None = None
         self._event: Event | None = None
+        self._shared: tuple[Event, ...] = ()
 
     def load(self) -> State:
         """Return the newest state.
@@ -213,8 +223,8 @@ class EventLog:
         """
         known = self._newest
         if known is not None:
-            with self._read_ahead(known.n, window=2) as ahead:
-                events = iter(ahead)
+            with self._read_ahead(self._file_of(known), window=2) as ahead:
+                events = dropwhile(lambda each: each.n < known.n, self._whole(known.n, ahead))
                 last = next(events, None)
                 if last is not None and last.time == known.time:
                     return self._refreshed(known, events)
@@ -236,6 +246,12 @@ class EventLog:
             return self.load() if state is None else self.refresh(state)
         newest = known if known.dropped else self._newest_of(known, known.n + 1) or known
         return self._present(newest, known)
+
+    def _file_of(self, known: State) -> int:
+        """Return the number that the file of a state's event has, as far as it is known."""
+        last = self._event
+        same = last is not None and last.n == known.n and last.joined is not None
+        return last.joined[0] if same and last and last.joined else known.n
 
     def known(self) -> State:
         """Return the newest state that this process knows; the log is read if it is local.
@@ -474,20 +490,51 @@ class EventLog:
 
     def event(self, n: int) -> Event | None:
         """Return event ``n``; None if it expired or is not in the log yet."""
+        found = self.file(n)
+        if found is not None:
+            return found[0]
+        return next((each for each in self._around(n) if each.n == n), None)
+
+    def file(self, n: int) -> tuple[Event, ...] | None:
+        """Return the events of the file with the number ``n``; None if there is no such file."""
         path = event_path(n)
         try:
             data = self.storage.read(path)
         except NotFound:
             return None
-        event = decode(data, f"{self.storage.uri}/{path}")
-        if event.n != n:
-            raise CorruptTable(f"{self.storage.uri}/{path} holds event {event.n}: files were mixed")
-        if self._event is None or self._event.n <= n:
-            self._event = event
-        return event
+        events = decode_file(data, f"{self.storage.uri}/{path}")
+        first, last = events[0].n, events[-1]
+        if first != n:
+            raise CorruptTable(f"{self.storage.uri}/{path} holds event {first}: files were mixed")
+        if self._event is None or self._event.n <= last.n:
+            self._event = last
+        if last.n > n:
+            self._shared = events
+        return events
+
+    def _around(self, n: int) -> tuple[Event, ...]:
+        """Return the events of the file that has event ``n`` after others; empty without one."""
+        known, shared = self._newest, self._shared
+        if not n or (known is not None and known.n + 1 == n and known.joined is None):
+            return ()
+        if shared and shared[0].n < n <= shared[-1].n:
+            return shared
+        below = max(n - MOST_JOINED, 0)
+        for first in self._listed(below, n) if self.storage.remote else range(n - 1, below - 1, -1):
+            found = self.file(first)
+            if found is not None:
+                return found if found[-1].n >= n else ()
+        return ()
+
+    def _listed(self, below: int, n: int) -> list[int]:
+        """Return the number of the last file from ``below`` to before ``n``; one at most."""
+        after = event_path(below - 1) if below else None
+        entries = self.storage.list(TIMELINE, after=after)
+        names = takewhile(lambda name: name is None or name < n, (number(e.path) for e in entries))
+        return [name for name in names if name is not None][-1:]
 
     def has(self, n: int) -> bool:
-        """Return whether event ``n`` can be read; nothing is decoded."""
+        """Return whether there is a file with the number ``n``; nothing is decoded."""
         try:
             self.storage.read(event_path(n))
         except StorageError:
@@ -500,10 +547,27 @@ class EventLog:
         If another table's log begins there, in the place of a dropped one, none of it is returned.
         """
         with self._read_ahead(start) as ahead:
-            yield from _of_one_table(ahead)
+            yield from _of_one_table(self._whole(start, ahead))
+
+    def _events_after(self, state: State) -> Iterator[Event]:
+        """Yield the events after a state, as ``events``; its own file is read again if need be."""
+        start = state.joined[0] if state.joined else state.n + 1
+        with self._read_ahead(start) as ahead:
+            yield from _of_one_table(dropwhile(lambda each: each.n <= state.n, ahead))
+
+    def _whole(self, start: int, events: Iterable[Event]) -> Iterator[Event]:
+        """Yield the events from a number on; read from there, they may begin within a file."""
+        first = next(found := iter(events), None)
+        if first is not None:
+            yield first
+            yield from found
+        elif rest := [each for each in self._around(start) if each.n >= start]:
+            yield from rest
+            with self._read_ahead(rest[-1].n + 1) as ahead:
+                yield from ahead
 
     def _read_ahead(self, start: int, *, window: int = 1) -> ReadAhead[Event]:
-        return ReadAhead(self.event, start, remote=self.storage.remote, window=window)
+        return ReadAhead(self.file, start, remote=self.storage.remote, window=window)
 
     def _steps(self, base: State | None, start: int) -> Iterator[tuple[Event, State]]:
         """Yield events with the states after them, up to an expired one."""
@@ -526,8 +590,12 @@ class EventLog:
             start: the first event's number.
             events: the events from there on; read by default.
         """
+        if events is None:
+            found = self.events(start) if base is None else self._events_after(base)
+        else:
+            found = _of_one_table(events)
         try:
-            return fold(base, self.events(start) if events is None else _of_one_table(events))
+            return fold(base, found)
         except CorruptTable:
             if self.first() <= start:
                 raise

@@ -31,11 +31,11 @@ Iceberg's manifests.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import groupby
 from typing import Any
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable, NotFound
 from airflow_provider_segtable.core.locks import Generation
 from airflow_provider_segtable.core.log.state import IdSpace, IdSpaces, SpaceKey, State

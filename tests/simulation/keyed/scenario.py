@@ -36,7 +36,7 @@ from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.table.index_lifecycle import request_index
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
-from tests.simulation.caretakers import cleaner, reader, tagger, tolerate
+from tests.simulation.caretakers import cleaner, reader, settler, tagger, tolerate
 from tests.simulation.definers import repairer, restorer
 from tests.simulation.droppers import creator, dropper, spawn_each
 from tests.simulation.faults.faulty_storage import Faults
@@ -179,6 +179,7 @@ def spawn(world: World) -> None:
         (reader, shape.readers, 0.0),
         (traveller, shape.readers, 0.0),
         (tagger, shape.taggers, 0.0),
+        (settler, shape.settlers, 0.0),
         (restorer, shape.restorers, 0.0),
         (copier, shape.followers, 0.0),
         (repairer, shape.repairers, 0.0),
@@ -224,6 +225,7 @@ def shape_of(seed: int) -> Shape:
         tenders=min(wanting, 1),
         alterers=random.choice((0, 1)),
         alterations_each=random.randint(1, 4),
+        settlers=random.choice((0, 1)),
     )
 
 

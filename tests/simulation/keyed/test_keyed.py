@@ -26,6 +26,7 @@ EVERYBODY = Shape(
     cleaners=1,
     readers=1,
     taggers=1,
+    settlers=1,
     restorers=1,
     restores_each=1,
     followers=1,
@@ -92,7 +93,7 @@ SEEDS = (21, 4, 16, *range(6))
 WANTED = frozenset(
     {"crash", "expiry", "wipe", "semi-major", "major", "divided"}
     | {"upsert", "batch", "key change", "restore"}
-    | {"IndexBuilt", "IndexForwarded", "rebuilt", "fed", "unfed"}
+    | {"IndexBuilt", "IndexForwarded", "rebuilt", "fed", "unfed", "GroupsSettled"}
 )
 
 
@@ -101,6 +102,8 @@ def happened(world: World) -> Iterator[str]:
     assert world.ledger.checked is not None
     yield from world.faults.injected
     yield from world.indexes.happened
+    if world.ledger.checked.settled:
+        yield "GroupsSettled"
     yield "settled" if world.ledger.newest.settled else "unsettled"
     for known in world.ledger.checked.plans.values():
         if known.completed:

@@ -9,7 +9,7 @@ from random import Random
 from threading import Event
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.errors import InvalidInput, StorageFull
@@ -19,6 +19,7 @@ from airflow_provider_segtable.table.background import ThreadBackground
 from airflow_provider_segtable.table.dropping import drop
 from airflow_provider_segtable.table.publishing.publisher import PublishedNow
 from airflow_provider_segtable.table.table import Table, create_table
+from tests.examples import examples
 from tests.support.background import ByHand
 from tests.support.in_memory import context_in_memory
 from tests.unit.publishing.conftest import DEFINITION, again
@@ -259,8 +260,8 @@ def test_a_compaction_is_published_apart(later: Table, hand: ByHand) -> None:
     assert is_published(later)
 
 
+@examples(12)
 @given(seed=st.integers(0, 10_000))
-@settings(max_examples=6)
 def test_publishers_that_take_turns_publish_each_version(seed: int) -> None:
     """Of any history, whichever process commits and publishes, readers see the newest version."""
     random = Random(seed)
@@ -290,7 +291,9 @@ def test_publishers_that_take_turns_publish_each_version(seed: int) -> None:
     assert found == sorted(set(found))
 
 
-def test_a_process_may_change_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_may_change_its_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A table that was opened by a relative path is published from wherever the process is."""
     monkeypatch.chdir(tmp_path)
     made = library.Table.create(

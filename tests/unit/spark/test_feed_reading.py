@@ -55,7 +55,7 @@ def test_tasks_read_the_feed_of_the_library(tmp_path: Path) -> None:
         time_column=state.table.time_column,
     )
     numbers = [pa.record_batch([pa.array([n])], names=["id"]) for n in reversed(range(len(pieces)))]
-    found = [rows for each in numbers for rows in task.run([each])]
+    found = [rows for each in numbers for rows in task.read_in_task([each])]
     order = [(name, "ascending") for name in ("_segtable_version", "_segtable_change", "key")]
     read = pa.Table.from_batches(found, wanted.schema)
     assert read.sort_by(order).to_pylist() == wanted.sort_by(order).to_pylist()

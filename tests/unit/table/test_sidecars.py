@@ -308,5 +308,5 @@ def test_a_table_that_became_small_has_no_sidecars(ports: TableContext) -> None:
         written = ports.log.checkpoint(replace(state, n=state.n + 1, timeline=few))
     data = ports.storage.read(checkpoint_path(written.n))
     head = json.loads(pq.ParquetFile(pa.BufferReader(data)).metadata.metadata[b"segtable"])
-    assert head["format"] < 12
+    assert head["format"] < 14
     assert "sidecars" not in head

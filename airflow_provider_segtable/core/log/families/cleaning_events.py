@@ -2,7 +2,8 @@
 
 1. ``Cleaned``: segments leave the timeline. Their files are *pending delete* until ``Swept``,
    unless another present segment shares the file. Deletions that no present segment needs leave
-   with them (``core.deletion``).
+   with them (``core.deletion``), and so do settlements of file groups with such segments, and
+   their vector files (``core.settlement``).
 2. ``Swept``: files that were pending delete are deleted.
 
 A segment may be cleaned iff
@@ -29,11 +30,12 @@ remove the name first and the data last; unless all protected files are known, d
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 
 from airflow_provider_segtable.core.consumer import known_consumer_name
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import PredicateDelete, needed, newest, paths
 from airflow_provider_segtable.core.log.event import Conflict, Stamp
 from airflow_provider_segtable.core.log.event_kind import (
@@ -48,6 +50,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import named_path
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, SegmentId
 from airflow_provider_segtable.core.segment_codec import decode_ids, encode_ids
+from airflow_provider_segtable.core.settlement import vector_paths, without_files
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.core.timeline import Group, GroupState, Timeline
 
@@ -122,7 +125,19 @@ def _cleaned(state: State, action: Cleaned, _: Stamp) -> State:
             bucket: known.pruned(action.retained_from) for bucket, known in state.log_store.items()
         },
     )
-    return _forgetting(left)
+    settled = without_files(left.settled, action.ids)
+    return _forgetting(_without_vectors(replace(left, settled=settled), before=state))
+
+
+def _without_vectors(state: State, before: State) -> State:
+    """Return the state with vector files of settlements given up that no kept version uses."""
+    tags = state.tags.values()
+    left = tuple(e for e in state.replaced_vectors if e.needed(state.retained_from, tags))
+    had = vector_paths(before.settled).union(each.path for each in before.replaced_vectors)
+    has = vector_paths(state.settled).union(each.path for each in left)
+    if had == has:
+        return state
+    return replace(state, replaced_vectors=left, pending_delete=state.pending_delete | (had - has))
 
 
 def _forgetting(state: State) -> State:
@@ -167,10 +182,19 @@ def _waiting(state: State) -> tuple[PredicateDelete, ...]:
     return tuple(each for each in state.predicate_deletes if each.n > least)
 
 
-def forgettable(state: State) -> bool:
-    """Return whether a cleaning would prune deletions, even without removing a segment."""
-    after = _forgetting(state)
-    return (after.vectors, after.predicate_deletes) != (state.vectors, state.predicate_deletes)
+def forgettable(state: State, retained_from: int = 0) -> bool:
+    """Return whether a cleaning would give up vectors, even without removing a segment.
+
+    Args:
+        state: the newest version.
+        retained_from: the oldest version that it keeps for its age; at least that of the state.
+    """
+    kept = replace(state, retained_from=max(state.retained_from, retained_from))
+    after = _forgetting(_without_vectors(kept, before=state))
+    return (after.vectors, after.predicate_deletes, after.replaced_vectors) != (
+        *(state.vectors, state.predicate_deletes),
+        state.replaced_vectors,
+    )
 
 
 class Keep(StrEnum):

@@ -12,10 +12,11 @@ On disk the event is called ``Restored``.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import VectorFile
 from airflow_provider_segtable.core.log.event import Conflict, Stamp, amount
 from airflow_provider_segtable.core.log.event_kind import (
@@ -38,6 +39,11 @@ from airflow_provider_segtable.core.segment_codec import (
     encode_ids,
     encode_segments,
     encode_vectors,
+)
+from airflow_provider_segtable.core.settlement import (
+    ReplacedVectors,
+    vector_paths,
+    without_files,
 )
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import (
@@ -110,7 +116,12 @@ def _line(action: TableRepaired) -> str:
 def _repaired(state: State, action: TableRepaired, stamp: Stamp) -> State:
     kind = (action.table or state.table).kind
     segments = tuple(s if s.completed else kind.published(s, stamp.time) for s in action.segments)
-    left = replace(state, timeline=state.timeline.with_changes(remove=action.lost))
+    left = replace(
+        state,
+        timeline=state.timeline.with_changes(remove=action.lost),
+        settled=without_files(state.settled, action.lost),
+        replaced_vectors=_replaced_vectors(state, action, stamp),
+    )
     roots = (  # the roots of compacted segments were published once, with or without files now
         segment.id.chunk.segment(partition)
         for segment in action.segments
@@ -123,6 +134,16 @@ def _repaired(state: State, action: TableRepaired, stamp: Stamp) -> State:
     log_store = {**state.log_store, **dict(_begun_anew(state, action, stamp))}
     table = action.table or state.table
     return replace(published, overrides=overrides, table=table, log_store=log_store)
+
+
+def _replaced_vectors(
+    state: State, action: TableRepaired, stamp: Stamp
+) -> tuple[ReplacedVectors, ...]:
+    """Return the vector files that only versions before the repair use."""
+    left = vector_paths(without_files(state.settled, action.lost))
+    gone = {each.path: each.n for each in state.settled.values() if each.path not in left}
+    replaced = (ReplacedVectors(path=p, first=n, last=stamp.n) for p, n in sorted(gone.items()))
+    return (*state.replaced_vectors, *replaced)
 
 
 def _begun_anew(
