@@ -330,7 +330,8 @@ class _Loop:
                 self._publish()  # maybe before this commit returns
             else:
                 self._follow_up(self.put or _Put(first=outcome.n, last=outcome.n, streams=False))
-                outcome = replace(outcome, state=self.state)
+                if outcome.state.n == self.state.n:
+                    outcome = replace(outcome, state=self.state)
                 if self._feeds():
                     with suppress(SegtableError):  # readers see feeds wherever they are
                         forward(self.ports, self.state, _put_feed, at_least=MANY)
