@@ -3,7 +3,7 @@
 1. A settlement of the version is used iff its files are all visible in the group
    (``core.settlement``).
 2. Vectors are kept in memory as plain data (``table.entry_cache``), the vector files of a read are
-   loaded in parallel.
+   loaded in parallel from an object store.
 3. No read depends on a settlement. If its vectors cannot be read, one warning says so, and all
    files of the group are merged.
 """
@@ -21,6 +21,7 @@ from airflow_provider_segtable.core.settlement import Settlement, usable
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup
 from airflow_provider_segtable.data.keyed.row_fates import Fates
 from airflow_provider_segtable.data.keyed.settled_file import fates_in, read_settled
+from airflow_provider_segtable.data.open_files import is_remote
 from airflow_provider_segtable.data.vector_file import AT_ONCE
 from airflow_provider_segtable.table.context import TableContext
 
@@ -43,7 +44,7 @@ def with_settlements(
     """Return file groups of a version with the fates of their settled rows."""
     found = [(group, used_settlement(state, group)) for group in groups]
     used = {each.path: each for _, each in found if each is not None}
-    if len(used) > 1:
+    if len(used) > 1 and is_remote(ports.files):
         with ThreadPoolExecutor(AT_ONCE, "segtable-settled") as pool:
             list(pool.map(lambda each: _table(ports, each), used.values()))
     return tuple(

@@ -70,7 +70,8 @@ from airflow_provider_segtable.data.conditions import Condition
 from airflow_provider_segtable.data.keyed.key_groups import SCHEMA, Root
 from airflow_provider_segtable.data.keyed.keyed_rows import Part, with_root
 from airflow_provider_segtable.data.keyed.merging import OneBatch
-from airflow_provider_segtable.data.open_files import open_known
+from airflow_provider_segtable.data.local_files import LocalFiles
+from airflow_provider_segtable.data.open_files import is_remote, open_known
 from airflow_provider_segtable.data.parquet.checked_tail import Views
 from airflow_provider_segtable.data.parquet.descriptor import (
     CheckedSource,
@@ -275,7 +276,8 @@ class GroupReader:
     """Reads file groups of a table; ``checked`` compares bytes with their checksums.
 
     ``views`` has tails of files that were read before, ``fates`` those of rows, which are computed
-    once a process (``data.keyed.settled_rows``). Files are opened for each use, unless the reader
+    once a process (``data.keyed.settled_rows``). Threads may read small runs
+    ``beside`` each other. Files are opened for each use, unless the reader
     is one of ``opened``.
     """
 
@@ -284,6 +286,7 @@ class GroupReader:
     checked: bool = True
     views: Views | None = None
     fates: Views | None = None
+    beside: bool = False
 
     def known(self, key: Hashable, made: Callable[[], tuple[View, int]]) -> View:
         """Return what the process knows of a file group's rows; made anew if it keeps nothing."""
@@ -300,7 +303,8 @@ class GroupReader:
         with ExitStack() as until:
             checked = SegmentFiles(self.files, segments, views=self.views)
             files = checked if self.checked else self.files
-            yield replace(self, files=OpenedOnce(files, until), checked=False)
+            beside = is_remote(self.files) or isinstance(self.files, LocalFiles)
+            yield replace(self, files=OpenedOnce(files, until), checked=False, beside=beside)
 
     def roots(self, segments: Iterable[Segment]) -> pa.Table:
         """Return the roots of the records in files, as a table of ``root_orders.SCHEMA``."""
@@ -396,7 +400,7 @@ class GroupReader:
 
     def _run(self, group: Sequence[SegmentRead], part: Part | None) -> Iterable[pa.Table]:
         few = sum(read.segment.rows for read in group) <= group[0].batch_rows
-        run = OneBatch(run_of(group)) if few else run_of(group)
+        run = OneBatch(run_of(group), self.beside) if few else run_of(group)
         if part is None or all(part.encloses(read.segment) for read in group):
             return run
         time_column = self.table.time_column

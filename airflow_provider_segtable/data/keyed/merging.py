@@ -468,9 +468,13 @@ def read_runs(
 
 @dataclass(frozen=True, slots=True)
 class OneBatch:
-    """A run of few rows as one batch: its end is known once that is read."""
+    """A run of few rows as one batch: its end is known once that is read.
+
+    ``beside`` is whether threads may read it, beside other runs.
+    """
 
     rows: Iterable[pa.Table]
+    beside: bool = False
 
     def __len__(self) -> int:
         """Return the number of batches."""
@@ -496,7 +500,7 @@ def windows(runs: Sequence[Batches], key: Sequence[str]) -> Iterator[list[pa.Tab
         _Cursor(iter(run), tuple(key), left=len(run) if isinstance(run, Sized) else -1)
         for run in runs
     ]
-    if len(cursors) >= LEAST_RUNS:
+    if len(cursors) >= LEAST_RUNS and any(isinstance(r, OneBatch) and r.beside for r in runs):
         with ThreadPoolExecutor(THREADS, "segtable-runs") as pool:
             list(pool.map(_Cursor.fill, cursors))
     while True:
