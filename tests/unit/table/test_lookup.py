@@ -113,8 +113,8 @@ def test_a_key_of_several_columns_is_a_tuple(tmp_path: Path) -> None:
     ("keys", "message"),
     [
         ([1, None], "without a key"),
-        ("seven", "not a value of 'id'"),
-        ([2**70], "not a value of 'id'"),
+        ("seven", "not a value of column 'id'"),
+        ([2**70], "not a value of column 'id'"),
         (pa.table({"n": [1]}), "the keys have no column id"),
     ],
     ids=str,
