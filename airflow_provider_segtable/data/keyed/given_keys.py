@@ -96,4 +96,6 @@ def _typed(values: Any, field: "pa.Field[Any]") -> pa.Array | pa.ChunkedArray:
         texts = not pa.types.is_string(kind) and any(isinstance(each, str) for each in values)
         return pa.array(values).cast(kind) if texts else pa.array(values, kind)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-        raise InvalidInput(f"a key is no value of column {field.name!r}, {kind}: {error}") from None
+        raise InvalidInput(
+            f"a key is not a value of column {field.name!r}, {kind}: {error}"
+        ) from None

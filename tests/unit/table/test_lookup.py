@@ -113,8 +113,8 @@ def test_a_key_of_several_columns_is_a_tuple(tmp_path: Path) -> None:
     ("keys", "message"),
     [
         ([1, None], "without a key"),
-        ("seven", "no value of column 'id'"),
-        ([2**70], "no value of column 'id'"),
+        ("seven", "not a value of column 'id'"),
+        ([2**70], "not a value of column 'id'"),
         (pa.table({"n": [1]}), "the keys have no column id"),
     ],
     ids=str,
