@@ -65,6 +65,10 @@ test: venv $(CLASSES) ## Run the checks and every suite, with one summary (ARGS=
 
 ##@ While working
 
+.PHONY: commands
+commands: venv ## Write the table of commands that help and completion are answered from
+	@$(BIN)/python -m tests.command_table
+
 .PHONY: venv
 venv: prerequisites $(STAMP) ## Make .venv with every pinned version (PYTHON=python3.12)
 
@@ -163,8 +167,8 @@ fleet: venv ## A lake of TABLES=200, BUSY=20, BROKEN=5 under a real Airflow for 
 	  --busy $(or $(BUSY),20) --broken $(or $(BROKEN),5) --seed $(or $(SEED),1) $(ARGS)
 
 .PHONY: bench
-bench: venv ## Measure minor compaction against copying, deltalake, Spark and DuckDB (ARGS=...)
-	@$(BIN)/python benchmarks/minor.py $(ARGS)
+bench: venv ## Run the benchmarks in an hour, print one table: ours, peers, goals (QUICK=1: five minutes; ARGS="--only scan")
+	@$(BIN)/python benchmarks/run_all.py $(if $(QUICK),--quick) $(ARGS)
 
 ##@ Before a commit
 

@@ -35,7 +35,6 @@
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -44,9 +43,8 @@ from airflow.providers.common.compat.sdk import BaseOperator
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, Asset, Param
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.indexes.index_state import INDEXES
-from airflow_provider_segtable.core.log.plan_kinds import kinds as plan_kinds
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.operators.fleet_plan import SegtableFleetPlanOperator
@@ -55,7 +53,6 @@ from airflow_provider_segtable.operators.index import SegtableIndexOperator
 from airflow_provider_segtable.operators.objective_alerts import MISSED_FOR, Alert
 from airflow_provider_segtable.operators.plan import PLANS_PER_RUN, SegtablePlanOperator
 from airflow_provider_segtable.planning.engine import Engine
-from airflow_provider_segtable.storage import check_uri
 from airflow_provider_segtable.triggers.fleet import wake_asset
 
 try:
@@ -189,6 +186,9 @@ def compaction_dags(  # noqa: PLR0913  # each is a setting
     Raises:
         InvalidInput: ``kinds`` names an unknown kind, or ``table`` holds credentials.
     """
+    from airflow_provider_segtable.core.indexes.index_state import INDEXES
+    from airflow_provider_segtable.storage import check_uri
+
     if "://" in table and "{{" not in table:
         check_uri(table)  # the DAG ids contain it, and Airflow shows them
     defaults = _checked_defaults(max_active_runs, 1, kinds)
@@ -307,6 +307,8 @@ def _checked_defaults(
 
     Smaller kinds have more weight.
     """
+    from airflow_provider_segtable.core.log.plan_kinds import kinds as plan_kinds
+
     names = [kind.kind for kind in plan_kinds()]
     unknown = sorted(set(kinds or {}).difference(names))
     if unknown:

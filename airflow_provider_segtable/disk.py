@@ -43,7 +43,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from airflow_provider_segtable.core.errors import (
@@ -352,12 +352,21 @@ class Turns:
         self.late: set[_Turn] = set()  # abandoned by their writers
 
     @contextmanager
-    def turn(self, folder: int, wait_s: float) -> Iterator[None]:
-        """Wait for a turn in an open folder, and hold it (rule 8)."""
+    def turn(
+        self, folder: int, wait_s: float, waiting: AbstractContextManager[None] | None = None
+    ) -> Iterator[None]:
+        """Wait for a turn in an open folder, and hold it (rule 8).
+
+        Args:
+            folder: its descriptor.
+            wait_s: the longest wait in seconds.
+            waiting: entered for the time of the wait, if there is one.
+        """
         turn = _Turn(self.late)
         with suppress(OSError):
             if not self.late:
-                turn.take(os.open(".", _FOLDER, dir_fd=folder), wait_s)
+                fd = os.open(".", _FOLDER, dir_fd=folder)
+                turn.take(fd, wait_s, waiting or nullcontext())
         try:
             yield
         finally:
@@ -373,14 +382,15 @@ class _Turn:
         self._came = threading.Event()
         self._fd = -1
 
-    def take(self, fd: int, wait_s: float) -> None:
+    def take(self, fd: int, wait_s: float, waiting: AbstractContextManager[None]) -> None:
         """Wait for the turn; the descriptor is closed when the turn is over."""
         self._fd = fd
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            threading.Thread(target=self._await, name="segtable-turn", daemon=True).start()
-            self._came.wait(wait_s)
+            with waiting:
+                threading.Thread(target=self._await, name="segtable-turn", daemon=True).start()
+                self._came.wait(wait_s)
         except OSError:  # a file system without such locks
             self._came.set()
         else:

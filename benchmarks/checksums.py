@@ -12,7 +12,6 @@ Usage: ``python benchmarks/checksums.py [--quick] [--rounds N] [--no-spark]``.
 """
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -27,6 +26,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import minor
+import results
 import sort_ways
 from isal import isal_zlib
 from pyspark.sql import SparkSession
@@ -222,7 +222,7 @@ def main() -> None:
 def report(found: Found, *, as_json: bool) -> None:
     """Print the medians."""
     if as_json:
-        print(json.dumps(found))
+        results.report([*judged(found)], as_json=True)
         return
     print(f"| task | {WITHOUT}, s | {ZLIB} | {ISAL} | {ZLIB}, processor | {ISAL}, processor |")
     print("|---|---|---|---|---|---|")
@@ -232,6 +232,20 @@ def report(found: Found, *, as_json: bool) -> None:
         shown = " | ".join(f"{each:.2f}" for each in ratios)
         seconds = statistics.median(took for took, _ in ways[WITHOUT])
         print(f"| {name} | {seconds:.2f} | {shown} |")
+
+
+def judged(found: Found) -> Iterator[results.Result]:
+    """Yield processor time with checksums against that without."""
+    for name, ways in found.items():
+        for way in (ZLIB, ISAL):
+            yield results.Result(
+                benchmark="checksums",
+                what=f"{name}, {way}",
+                ours=statistics.median(used for _, used in ways[way]),
+                unit="s",
+                peer=statistics.median(used for _, used in ways[WITHOUT]),
+                against=WITHOUT,
+            )
 
 
 def ratio(some: Rounds, base: Rounds, which: int) -> float:

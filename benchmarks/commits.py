@@ -10,9 +10,13 @@
    ``processor`` is the processor time of all writers and of the ZooKeeper server an append: unlike
    the rate it hardly depends on what else the machine does.
 
-4. At the end, the goals of appends are printed, and whether they are met.
+4. *Far*: threads of one process commit appends of files that exist already to a table in memory
+   whose requests take 30 ms each, as an object store's. ``alone`` is one commit after another.
+   ``puts`` is the number of events' files a commit.
+5. At the end, the goals are printed, and whether they are met.
 
-Usage: ``python benchmarks/commits.py [--quick] [--rounds N] [--on DIR] [--only creates|appends]``.
+Usage: ``python benchmarks/commits.py [--quick] [--rounds N] [--on DIR]
+[--only creates|appends|far]``.
 ``--quick`` has two writers, little to do, and one round: does it still work?
 """
 
@@ -24,9 +28,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Barrier
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -35,14 +41,31 @@ import pyarrow as pa
 from obstore.store import LocalStore
 
 from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
+from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
+from airflow_provider_segtable.core.tables.definition import TableDefinition
+from airflow_provider_segtable.core.time import Granularity, Interval
+from airflow_provider_segtable.data.arrow_schema import from_arrow
+from airflow_provider_segtable.data.open_files import MemoryFiles
+from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.storage import LocalStorage
-from airflow_provider_segtable.table.table import Table
+from airflow_provider_segtable.storage.local import SystemClock, SystemRandomness
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.committer import Change, commit_or_raise
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.table import Table, create_table
 
 EVENT = b"x" * 1000
 WRITERS = (1, 8)
 WARM = 20
 GOAL_RATE = 150
-"""Appends a second by one writer; eight together are to be no slower than one."""
+"""Appends a second by one writer."""
+GOAL_TOGETHER = 2.0
+"""How much faster eight writers are to be than one."""
+TRIP_S = 0.03
+WARM_FAR = 3
+GOAL_FAR = 500
+"""Commits a second by 64 threads where a request takes ``TRIP_S``."""
 START_US = 1_356_998_400_000_000
 SCHEMA = pa.schema(
     [
@@ -170,10 +193,151 @@ def measure_appends(root: Path, rounds: int, count: int, numbers: Sequence[int])
         )
     print(f"load {os.getloadavg()[0]:.1f}")
     one, many = (statistics.median(some.rate for some in found[n]) for n in numbers)
-    told = {f"{GOAL_RATE} appends/s by one writer": one / GOAL_RATE}
-    told[f"{numbers[-1]} writers together as fast as one"] = many / one
-    for goal, ratio in told.items():
-        print(f"goal: {goal}: {ratio:.2f} of it, {'met' if ratio >= 1 else 'NOT MET'}")
+    judge(f"{GOAL_RATE} appends/s by one writer", one / GOAL_RATE)
+    together = many / one / GOAL_TOGETHER
+    judge(f"{numbers[-1]} writers together {GOAL_TOGETHER} x as fast as one", together)
+
+
+def judge(goal: str, ratio: float) -> None:
+    """Print how much of a goal is reached."""
+    print(f"goal: {goal}: {ratio:.2f} of it, {'✔' if ratio >= 1 else '✗'}")
+
+
+# Commits over a network
+class FarStorage(MemoryStorage):
+    """A table in memory, each request of which takes as long as one to an object store."""
+
+    def __init__(self) -> None:
+        """Start empty, and near until ``far`` is set."""
+        super().__init__("memory://far", remote=True, clock=SystemClock())
+        self.far = False
+        self.puts = 0
+
+    def _trip(self) -> None:
+        if self.far:
+            time.sleep(TRIP_S)
+
+    def read(self, path: str) -> bytes:
+        """Return an object's bytes."""
+        self._trip()
+        return super().read(path)
+
+    def create(self, path: str, data: bytes, *, ready: Callable[[], None] | None = None) -> None:
+        """Create an object."""
+        self._trip()
+        self.puts += 1
+        super().create(path, data, ready=ready)
+
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
+        """List objects."""
+        self._trip()
+        return super().list(prefix, after=after)
+
+
+def far_table() -> tuple[TableContext, FarStorage]:
+    """Return the context of a new table."""
+    storage = FarStorage()
+    context = TableContext(
+        uri=storage.uri,
+        storage=storage,
+        files=MemoryFiles(),
+        clock=SystemClock(),
+        randomness=SystemRandomness(),
+        author="benchmark",
+    )
+    schema = from_arrow(SCHEMA)
+    create_table(
+        context,
+        TableDefinition(
+            table_id="far",
+            name="far",
+            schema=schema,
+            time_column="at",
+            granularity=Granularity.DAY,
+            properties={},
+        ),
+    )
+    return context, storage
+
+
+def commits_of(
+    context: TableContext, writer: int, count: int, begin: Barrier
+) -> list[tuple[float, float]]:
+    """Commit appends of one segment each, one after another; return when each began and ended.
+
+    The first ``WARM_FAR`` are not measured.
+    """
+    day = Interval(START_US, START_US + 86_400_000_000)
+    chunk = ChunkKey(day, context.log.known().base_version)
+    took, state = [], context.log.known()
+    for turn in range(-WARM_FAR, count):
+        if turn == 0:
+            begin.wait()
+        partition = writer * (count + WARM_FAR) + turn + WARM_FAR
+        segment = Segment(
+            id=chunk.segment(partition),
+            shard=Shard.first_generation(partition),
+            path=f"data/{day.name}/{partition:05d}-{partition:016x}.parquet",
+            rows=100,
+            size=5000,
+            row_groups=1,
+            time_min=day.start,
+            time_max=day.end - 1,
+            created=START_US,
+        )
+        action = Appended(segments=(segment,))
+        started = time.perf_counter()
+        done = commit_or_raise(context, state, Change(action=action, commit_id=f"{writer}-{turn}"))
+        took.append((started, time.perf_counter()))
+        state = done.state
+    return took[WARM_FAR:]
+
+
+def far_by(writers: int, count: int) -> tuple[Appends, float]:
+    """Let threads commit at the same time; return also the puts a commit.
+
+    The rate is that of all together, while all of them run.
+    """
+    context, storage = far_table()
+    context.log.load()
+    context.checked_now()
+    storage.far, begin = True, Barrier(writers)
+    processor = time.process_time()
+    with ThreadPoolExecutor(writers) as pool:
+        some = pool.map(lambda each: commits_of(context, each, count, begin), range(writers))
+        found = [*some]
+    spent, done = time.process_time() - processor, writers * (count + WARM_FAR)
+    began = min(one[0][0] for one in found)
+    ended = min(one[-1][1] for one in found)
+    meanwhile = sum(end <= ended for one in found for _, end in one)
+    return (
+        Appends(
+            rate=meanwhile / (ended - began),
+            took_s=tuple(end - start for one in found for start, end in one),
+            processor_ms=1000 * spent / done,
+        ),
+        storage.puts / done,
+    )
+
+
+def measure_far(rounds: int, writers: int, count: int) -> None:
+    """Print the rates of one thread and of many."""
+    found: dict[int, list[tuple[Appends, float]]] = {}
+    for _ in range(rounds):
+        for number in (1, writers):
+            found.setdefault(number, []).append(far_by(number, count))
+    print(f"{'threads':<8}{'commits/s':>10}{'median':>10}{'p95':>10}{'puts':>10}{'processor':>12}")
+    for number, some in found.items():
+        print(
+            f"{number:<8}{statistics.median(one.rate for one, _ in some):>10.0f}"
+            f"{statistics.median(1000 * sorted_at(one.took_s, 0.5) for one, _ in some):>7.1f} ms"
+            f"{statistics.median(1000 * sorted_at(one.took_s, 0.95) for one, _ in some):>7.1f} ms"
+            f"{statistics.median(puts for _, puts in some):>10.3f}"
+            f"{statistics.median(one.processor_ms for one, _ in some):>9.2f} ms"
+        )
+    many = statistics.median(one.rate for one, _ in found[writers])
+    goal = f"{writers} threads {GOAL_FAR} commits/s at {1000 * TRIP_S:.0f} ms a request"
+    judge(goal, many / GOAL_FAR)
 
 
 def sorted_at(numbers: Sequence[float], share: float) -> float:
@@ -187,7 +351,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="fewer objects and appends")
     parser.add_argument("--rounds", type=int, help="rounds (default 5; 1 with --quick)")
     parser.add_argument("--on", type=Path, help="a directory on the disk to measure")
-    parser.add_argument("--only", choices=("creates", "appends"), help="one of the two")
+    parser.add_argument("--only", choices=("creates", "appends", "far"), help="one of them")
     parser.add_argument("--write", help=argparse.SUPPRESS)
     parser.add_argument("--zookeeper", help=argparse.SUPPRESS)
     parser.add_argument("--count", type=int, help=argparse.SUPPRESS)
@@ -198,10 +362,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     rounds = given.rounds or (1 if given.quick else 5)
     creates, appends, writers = (50, 20, (1, 2)) if given.quick else (2000, 800, WRITERS)
     with tempfile.TemporaryDirectory(dir=given.on) as root:
-        if given.only != "appends":
+        if given.only in (None, "creates"):
             measure_creates(Path(root), rounds, creates)
-        if given.only != "creates":
+        if given.only in (None, "appends"):
             measure_appends(Path(root), rounds, appends, writers)
+    if given.only in (None, "far"):
+        measure_far(min(rounds, 2), *((4, 3) if given.quick else (64, 25)))
     return 0
 
 

@@ -14,7 +14,6 @@ Usage: ``python benchmarks/get.py [--quick] [--rounds N] [--days N] [--rows N] [
 """
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
@@ -32,6 +31,8 @@ import pyarrow.dataset as ds
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from results import Result, report
+
 from airflow_provider_segtable import Table
 
 DAY = 86_400_000_000
@@ -39,6 +40,7 @@ START = 1_700_006_400_000_000
 BUCKETS = 4
 TWO = ["id", "price"]
 COUNTS = (1, 10, 100, 1_000, 100_000)
+OURS = ("get", "where")
 GOALS = {("get", 1): 0.005, ("where", 1): 0.005, ("get", 1_000): 0.050}
 """Seconds on an idle machine, of two columns."""
 
@@ -169,19 +171,25 @@ def workplace(keep: str | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def show(found: Sequence[Measured]) -> None:
-    """Print a table; ratios are to ``get`` of the same keys and columns."""
-    print(f"{'columns':>7} {'keys':>7} {'way':<16}{'ms':>9}{'cpu ms':>9}{'x get':>8}  goal")
-    base = {(each.columns, each.keys): each for each in found if each.way == "get"}
+def results(found: Sequence[Measured], *, quick: bool) -> Iterator[Result]:
+    """Yield the result of each look-up: against its goal, and against the fastest peer."""
     for each in found:
-        first = base[each.columns, each.keys]
-        goal = ""
-        if each.goal is not None:
-            goal = f"< {1e3 * each.goal:g} ms {'✔' if each.seconds < each.goal else '✗'}"
-        print(
-            f"{each.columns:>7} {each.keys:>7,} {each.way:<16}{1e3 * each.seconds:>9.2f}"
-            f"{1e3 * each.processor:>9.2f}{each.processor / first.processor:>8.2f}  {goal}"
+        if each.way not in OURS:
+            continue
+        alike = [p for p in found if (p.keys, p.columns) == (each.keys, each.columns)]
+        best = min((p for p in alike if p.way not in OURS), key=lambda p: p.seconds)
+        what = f"{each.way}, {each.keys:,} keys, {each.columns} columns"
+        ours = 1e3 * each.seconds
+        yield Result(
+            benchmark="get",
+            what=what,
+            ours=ours,
+            unit="ms",
+            peer=1e3 * best.seconds,
+            against=best.way,
         )
+        if each.goal is not None and not quick:
+            yield Result(benchmark="get", what=what, ours=ours, unit="ms", most=1e3 * each.goal)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -199,11 +207,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with workplace(asked.keep) as folder:
         table = made(str(folder / f"get-{asked.days}-{rows}"), asked.days, rows)
         found = [*measured(table, asked.days * rows, rounds, counts)]
-    if asked.json:
-        for each in found:
-            print(json.dumps({**{n: getattr(each, n) for n in each.__slots__}, "goal": each.goal}))
-    else:
-        show(found)
+    report([*results(found, quick=asked.quick)], as_json=asked.json)
     return 0
 
 

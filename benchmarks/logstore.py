@@ -32,12 +32,16 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import results
 from logstore_ways import ROW, SCHEMA, SPAWN, WAYS, Writer, batch_of, missing
 from pyarrow import flight
 
 RATES = (200, 1000)
 READERS = 3
 BATCH = 1000
+OURS = "log store"
+P50_MS, P99_MS = 1.0, 5.0
+LEAST_MB = {"acknowledged": 150.0, "pipelined": 500.0}
 
 
 class Spent(NamedTuple):
@@ -212,8 +216,10 @@ def bare(seconds: float, *, pipelined: bool) -> float:
     return rate
 
 
-def latency(ways: list[str], rounds: int, seconds: float, rates: Sequence[int]) -> None:
-    """Print delays from append to reader."""
+def latency(
+    ways: list[str], rounds: int, seconds: float, rates: Sequence[int]
+) -> Iterator[results.Result]:
+    """Print delays from append to reader; yield them with their goals."""
     found: dict[tuple[str, int], list[Measured]] = {}
     for _ in range(rounds):
         for way in ways:
@@ -226,9 +232,19 @@ def latency(ways: list[str], rounds: int, seconds: float, rates: Sequence[int]) 
         p99 = _median(statistics.quantiles(run.delays_ms, n=100)[98] for run in runs)
         reached = _median(run.per_second for run in runs)
         print(f"{way:<16}{rate:>6}/s{reached:>7,.0f}/s{p50:>9.2f}{p99:>9.2f}   {_spent(runs)}")
+        for name, delay, most in (("p50", p50, P50_MS), ("p99", p99, P99_MS)):
+            yield results.Result(
+                benchmark="logstore",
+                what=f"{way}, {rate:,} appends/s, visible, {name}",
+                ours=delay,
+                unit="ms",
+                most=most if way == OURS else None,
+            )
 
 
-def throughput(ways: list[str], rounds: int, seconds: float, readers_of: Sequence[int]) -> None:
+def throughput(
+    ways: list[str], rounds: int, seconds: float, readers_of: Sequence[int]
+) -> Iterator[results.Result]:
     """Print MB/s, ratios to a bare stream, and the share of the rows that readers got."""
     found: dict[tuple[str, str, int], list[Measured]] = {}
     bares: dict[str, list[float]] = {}
@@ -248,6 +264,13 @@ def throughput(ways: list[str], rounds: int, seconds: float, readers_of: Sequenc
         read = f"{_median(run.read for run in runs):>7.0%}" if readers else f"{'':>7}"
         of_bare = rate / _median(bares[name])
         print(f"{name:<14}{way:<16}{readers:>7}{rate:>8,.0f}{of_bare:>9.2f}{read}   {_spent(runs)}")
+        yield results.Result(
+            benchmark="logstore",
+            what=f"{way}, {name}, {readers} readers",
+            ours=rate,
+            unit="MB/s",
+            least=LEAST_MB[name] if way == OURS and readers else None,
+        )
 
 
 HEADER = "processor us: writer, server, reader;  MiB"
@@ -274,14 +297,18 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
     parser.add_argument("--ways", help="by commas; with --quick the first by default")
     parser.add_argument("--quick", action="store_true", help="does it still work?")
+    parser.add_argument("--json", action="store_true", help="print results as lines of JSON, too")
     options = parser.parse_args(argv)
     rounds, seconds = (1, 0.3) if options.quick else (options.rounds, options.seconds)
     ways = options.ways.split(",") if options.ways else [*WAYS][: 1 if options.quick else None]
     if missing():
         print(f"without Redis: {missing()} is not installed here")
         ways = [way for way in ways if not way.startswith("redis")]
-    latency(ways, rounds, seconds, RATES[:1] if options.quick else RATES)
-    throughput(ways, rounds, seconds, (READERS,) if options.quick else (0, READERS))
+    found = [*latency(ways, rounds, seconds, RATES[:1] if options.quick else RATES)]
+    readers_of = (READERS,) if options.quick else (0, READERS)
+    found += throughput(ways, rounds, seconds, readers_of)
+    if options.json:
+        results.report(found, as_json=True)
     return 0
 
 

@@ -11,7 +11,6 @@ Usage: ``python benchmarks/minor.py [--quick] [--rounds N] [--keep DIR]``.
 """
 
 import argparse
-import json
 import os
 import shutil
 import statistics
@@ -29,6 +28,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import results
 from deltalake import DeltaTable, convert_to_deltalake
 from pyspark.sql import SparkSession
 
@@ -253,8 +253,7 @@ def report(data: Data, times: dict[str, list[float]], *, as_json: bool) -> None:
     """Print medians and ratios."""
     medians = {name: statistics.median(taken) for name, taken in times.items()}
     if as_json:
-        facts = {"files": len(data.segments), "rows": data.rows, "bytes": data.size}
-        print(json.dumps({**facts, "outputs": len(data.merges), "seconds": medians}))
+        results.report([*judged(medians)], as_json=True)
         return
     print(
         f"{len(data.segments)} files, {data.rows:,} rows, {data.size / 1e6:,.0f} MB "
@@ -266,6 +265,23 @@ def report(data: Data, times: dict[str, list[float]], *, as_json: bool) -> None:
     for name, median in medians.items():
         ratios = (median / medians["copy"], median / medians["durable copy"], median / best)
         print(f"{name:<28}{median:>8.2f}{ratios[0]:>9.1f}{ratios[1]:>16.1f}{ratios[2]:>12.1f}")
+
+
+def judged(medians: dict[str, float]) -> Iterator[results.Result]:
+    """Yield ours against copying, as durable and not, and against the other tools."""
+    goals = {("segtable in Spark tasks", "copy"): 1.8}
+    for name, ours in medians.items():
+        for peer, seconds in medians.items() if name.startswith("segtable") else ():
+            if not peer.startswith("segtable"):
+                yield results.Result(
+                    benchmark="minor",
+                    what=f"merging small files, {name.removeprefix('segtable ')}",
+                    ours=ours,
+                    unit="s",
+                    peer=seconds,
+                    against=peer,
+                    most=goals.get((name, peer)),
+                )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -30,6 +30,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
+import results
 
 from airflow_provider_segtable.core.time import parse_instant
 from airflow_provider_segtable.library.table import Table
@@ -146,10 +147,13 @@ def ways(table: Table) -> Mapping[str, Way]:
     return {
         "without indexes": scanned(uri, indexed=False, kept=True),
         "with indexes, first": scanned(uri, indexed=True, kept=False),
-        "with indexes, again": scanned(uri, indexed=True, kept=True),
+        AGAIN: scanned(uri, indexed=True, kept=True),
         "pyarrow.dataset": by_dataset,
         "DuckDB": by_duckdb,
     }
+
+
+AGAIN = "with indexes, again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +204,21 @@ def shown(found: Mapping[tuple[str, str], Sequence[Asked]]) -> None:
         print(f"| {question} | {way} | {files} | {size} | {seconds:.4f} | {seconds / base:.3f} |")
 
 
+def judged(found: Mapping[tuple[str, str], Sequence[Asked]]) -> Iterator[results.Result]:
+    """Yield a look-up by indexes against each other way."""
+    seconds = {of: statistics.median(each.seconds for each in some) for of, some in found.items()}
+    for (question, way), took in seconds.items():
+        if way != AGAIN and (question, AGAIN) in seconds:
+            yield results.Result(
+                benchmark="pruning",
+                what=question,
+                ours=seconds[question, AGAIN],
+                unit="s",
+                peer=took,
+                against=way,
+            )
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
@@ -207,6 +226,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--files", type=int, default=500)
     parser.add_argument("--rows", type=int, default=20_000, help="rows a file")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", action="store_true", help="print results as lines of JSON, too")
     asked = parser.parse_args(argv)
     files, rows, rounds = (24, 2_000, 1) if asked.quick else (asked.files, asked.rows, asked.rounds)
     with tempfile.TemporaryDirectory(prefix="segtable-pruning-") as folder:
@@ -221,7 +241,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"made in {time.perf_counter() - began:.1f} s"
         )
         QUESTIONS[:] = questions(files, rows)
-        shown(measured(ways(table), rounds))
+        answered = measured(ways(table), rounds)
+        shown(answered)
+        if asked.json:
+            results.report([*judged(answered)], as_json=True)
         print(f"\n{table.scan(where=QUESTIONS[0].where, columns=COLUMNS).explain()}")
     return 0
 

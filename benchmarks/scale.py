@@ -1,17 +1,22 @@
-"""What a table of many segments costs: opening it, an append, a planner run, a scan of one chunk.
+"""What tables of 10^4 to 10^7 segments cost: opening, appends, checkpoints, planner runs, scans.
 
-1. Tables of 10^4, 10^5 and 10^6 segments, of two shapes: chunks of 1,000 segments and chunks of 10.
-   Their segments are small and equal, so every chunk is worth compacting: the worst case of a
-   planner. Their data files do not exist: nothing here reads them.
-2. Each shape is measured in a process of its own, which opens the table as any process does, so
-   that its peak memory (``VmHWM``) is that of the steps measured. Coordination is in memory.
-3. ``fold`` is one event applied to the open state, the median of 200; ``checkpoint`` is the writing
-   of a checkpoint of the state that was opened.
-4. After each shape with goals, each goal is printed with what was measured, and whether it is met.
-   Times are compared by processor time, which a busy machine distorts less.
+1. Two families of tables: chunks of 1,000 segments and chunks of 10. Their segments are full, as
+   after compaction, except for what is appended (``scale_tables``). Data files do not exist:
+   nothing here reads them.
+2. The log has a checkpoint, 10,000 commits before it and 128 events after it. So opening a table
+   folds as many as it does on average.
+3. Each table is measured in a process of its own, which opens it as any process does, so that its
+   peak memory (``VmHWM``) is that of the steps measured. Coordination is in memory.
+4. ``append`` is the first of the process; ``plan`` is its first planner run, brief as those of a
+   fleet; ``replan`` is the one after another commit; ``checkpoint`` is written after that commit,
+   and ``written`` are its bytes, sidecars included. ``fold`` is one event applied to the open
+   state, the median of 200.
+5. Each goal is printed with what was measured. Times are compared by processor time, which a busy
+   machine distorts less. ``--plot`` draws each cost against the number of segments, with the slope
+   of the line through the logarithms: 0 is flat, 1 is proportional.
 
-Usage: ``python benchmarks/scale.py [--quick | --goals] [--only SHAPE]``; ``--goals`` measures
-the shapes that have goals except the largest, whose table takes longest to make.
+Usage: ``python benchmarks/scale.py [--quick | --goals] [--only SHAPE] [--plot FILE]``; ``--goals``
+measures the largest table of each family.
 """
 
 import argparse
@@ -22,9 +27,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -34,34 +38,33 @@ import pyarrow as pa
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.locks import Generation
-from airflow_provider_segtable.core.log.events import Event, encode
+from airflow_provider_segtable.core.log.events import Event
 from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
-from airflow_provider_segtable.core.time import Granularity, Interval
+from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.planning.properties import Policy
+from airflow_provider_segtable.planning.selection import BRIEFLY
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.table.context import TableContext, open_context
-from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
-from airflow_provider_segtable.table.log.event_log import EventLog, event_path
 from airflow_provider_segtable.table.table import Table
+from benchmarks import scale_plot
+from benchmarks.scale_tables import FULL, HOUR_US, files_of, hour, make, segment
 
-HOUR_US = 3_600_000_000
-START = Granularity.HOUR.chunk(1_356_998_400_000_000).start
 SHAPES = {
     "10 x 1000": (10, 1000),
     "100 x 1000": (100, 1000),
     "1000 x 1000": (1000, 1000),
+    "10000 x 1000": (10_000, 1000),
     "1000 x 10": (1000, 10),
     "10000 x 10": (10_000, 10),
     "100000 x 10": (100_000, 10),
+    "1000000 x 10": (1_000_000, 10),
 }
-GOALS_S = {"1000 x 1000": 0.5, "10000 x 10": 0.5, "100000 x 10": 2.0}
-"""The most seconds for each of opening, an append and a plan."""
-GOAL_MIB = 500
-GOAL_FOLD_MS = 0.2
-EVENT_SEGMENTS = 5000
+LARGEST = ("10000 x 1000", "1000000 x 10")
+GOALS = {"open_s": 1, "append_s": 1, "replan_s": 0.05, "fold_ms": 0.2, "peak_mib": 400}
+"""The most seconds, milliseconds or MiB of each step, at any size."""
+TIMES = ("open", "append", "plan", "replan", "scan", "checkpoint")
 SCHEMA = pa.schema(
     [pa.field("at", pa.timestamp("us", tz="UTC"), nullable=False), ("n", pa.int64())]
 )
@@ -73,49 +76,10 @@ def ports_of(folder: Path) -> TableContext:
     return replace(ports, optional_coordinator=MemoryCoordinator(ports.clock, MemoryService()))
 
 
-def segments(chunks: int, each: int, version: int) -> Iterator[Segment]:
-    """Yield the segments of a table, chunk after chunk."""
-    for hour in range(chunks):
-        interval = Interval(START + hour * HOUR_US, START + (hour + 1) * HOUR_US)
-        key = ChunkKey(interval, version)
-        for partition in range(each):
-            token = f"{hour * each + partition:016x}"
-            yield Segment(
-                id=key.segment(partition),
-                shard=Shard.first_generation(partition),
-                path=f"data/{interval.name}/{version}_{partition}-{token}.parquet",
-                rows=20_000 + partition,
-                size=1 << 20,
-                row_groups=1,
-                time_min=interval.start + partition,
-                time_max=interval.end - 1 - partition,
-                created=START + hour * HOUR_US,
-            )
-
-
-def make(folder: Path, chunks: int, each: int) -> None:
-    """Make a table by appends of many segments each, with a checkpoint at the end.
-
-    Only the last event is stored: the others are in the checkpoint, and nothing here reads them.
-    """
-    ports = ports_of(folder)
+def made(folder: Path, chunks: int, each: int) -> None:
+    """Make a table in a folder."""
     Table.create(str(folder), schema=SCHEMA, time_column="at", granularity="hour")
-    log = EventLog(ports.storage)
-    state = log.load()
-    left = segments(chunks, each, state.base_version)
-    while some := tuple(islice(left, EVENT_SEGMENTS)):
-        event = Event(
-            n=state.n + 1,
-            time=state.time + 1,
-            commit=f"append-{state.n}",
-            author="scale",
-            action=Appended(segments=some),
-        )
-        state = apply(state, event)
-        if state.n % 20 == 0:  # packed again, so that making a table needs little memory
-            state = read_checkpoint(write_checkpoint(state))
-    ports.storage.create(event_path(event.n), encode(event))
-    log.checkpoint(state)
+    make(ports_of(folder).storage, chunks, each, FULL)
 
 
 def timed(act: Callable[[], Any]) -> tuple[Any, tuple[float, float]]:
@@ -130,46 +94,43 @@ def measure(folder: Path, chunks: int) -> dict[str, Any]:
     pa.array([0])  # pyarrow imports pandas, if there is any, at the first conversion
     ports = ports_of(folder)
     state, open_s = timed(ports.log.load)
-    hour = Interval(START + HOUR_US * (chunks // 2), START + HOUR_US * (chunks // 2 + 1))
-    _, scan_s = timed(lambda: state.timeline.visible_segments(hour))
-    now = state.time + 100 * 24 * HOUR_US
-    planned, plan_s = timed(lambda: plan_all(state, Policy(), now))
-    if not planned.chosen:
-        raise SystemExit("the planner chose nothing")
-    del planned
+    newest, policy, now = hour(chunks - 1), Policy(), state.time + HOUR_US
+    table, rows = Table(ports), pa.table({"at": [newest.start], "n": [1]}).cast(SCHEMA)
+    done, append_s = timed(lambda: table.append(rows))
+    fold = fold_ms(done.state, newest)
+    _, scan_s = timed(lambda: done.state.timeline.visible_segments(hour(chunks // 2)))
+    _, plan_s = timed(lambda: plan_all(done.state, policy, now, explain=BRIEFLY))
     gc.collect()
-    table = Table(ports)
-    rows = pa.table({"at": [hour.start], "n": [1]}).cast(SCHEMA)
-    committed, append_s = timed(lambda: table.append(rows))
-    _, checkpoint_s = timed(lambda: write_checkpoint(state))
+    after = table.append(rows).state
+    _, replan_s = timed(lambda: plan_all(after, policy, now, explain=BRIEFLY))
+    before = dict(files_of(folder))
+    _, checkpoint_s = timed(lambda: ports.log.checkpoint(after))
+    written = sum(size for path, size in files_of(folder) if path not in before)
     return {
-        "checkpoint_s": checkpoint_s,
         "open_s": open_s,
         "append_s": append_s,
         "plan_s": plan_s,
+        "replan_s": replan_s,
         "scan_s": scan_s,
-        "fold_ms": fold_ms(committed.state),
+        "checkpoint_s": checkpoint_s,
+        "written_kib": written / 1024,
+        "fold_ms": fold,
         "peak_mib": peak_mib(),
     }
 
 
-def fold_ms(state: State) -> float:
-    """Return the median of folding one append."""
+def fold_ms(state: State, newest: Interval) -> float:
+    """Return the median of folding one append to the newest chunk."""
     took = []
     for n in range(200):
-        (chunk,) = state.timeline.visible_chunks(Interval(START, START + HOUR_US))
+        (chunk,) = state.timeline.visible_chunks(newest)
         partition = state.id_space(chunk, Generation.FIRST).next
-        segment = replace(
-            next(segments(1, 1, chunk.version)),
-            id=chunk.segment(partition),
-            shard=Shard.first_generation(partition),
-        )
         event = Event(
             n=state.n + 1,
             time=state.time + 1,
             commit=f"fold-{n}",
             author="scale",
-            action=Appended(segments=(segment,)),
+            action=Appended(segments=(segment(chunk, partition, FULL),)),
         )
         begin = time.perf_counter()
         state = apply(state, event)
@@ -185,54 +146,74 @@ def peak_mib() -> float:
     return 0.0
 
 
-def goals(name: str, found: dict[str, Any]) -> Iterator[str]:
-    """Yield a shape's goals, each with what was measured, and whether it is met."""
-    limits = [(f"{step}_s", GOALS_S[name], "s") for step in ("open", "append", "plan")]
-    for key, most, unit in (
-        *limits,
-        ("fold_ms", GOAL_FOLD_MS, "ms"),
-        ("peak_mib", GOAL_MIB, "MiB"),
-    ):
-        reached = found[key][1] if unit == "s" else found[key]
-        met = "met" if reached < most else "NOT MET"
-        yield f"  {key.rpartition('_')[0]:<8}{reached:>9.3f} {unit} of {most:g} {unit}: {met}"
+def cost(found: Mapping[str, Any], name: str) -> float:
+    """Return a measured number; of a step, its processor time."""
+    value = found[name]
+    return float(value if isinstance(value, float) else value[1])
+
+
+def goals(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the goals, each with what was measured, and whether it is met."""
+    for name, most in GOALS.items():
+        step, _, unit = name.rpartition("_")
+        met = "✔" if cost(found, name) < most else "✗"
+        yield f"  {step:<8}{cost(found, name):>9.3f} {unit} of {most:g} {unit}: {met}"
+
+
+def measured(name: str) -> dict[str, Any]:
+    """Make a table, and measure it in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        made(Path(folder) / "t", *SHAPES[name])
+        command = [sys.executable, __file__, "--only", name, "--measure", f"{folder}/t"]
+        told = subprocess.run(command, check=True, capture_output=True, text=True)
+    found: dict[str, Any] = json.loads(told.stdout)
+    return found
+
+
+def plot(every: Mapping[str, Mapping[str, Any]], file: Path) -> None:
+    """Draw each cost against the number of segments."""
+    families: dict[int, list[tuple[int, Mapping[str, Any]]]] = {}
+    for name, found in every.items():
+        chunks, each = SHAPES[name]
+        families.setdefault(each, []).append((chunks * each, found))
+    panels = [
+        scale_plot.Panel(
+            title=title,
+            lines=[
+                [(segments, cost(found, name)) for segments, found in families[each]]
+                for each in sorted(families, reverse=True)
+            ],
+        )
+        for name, title in scale_plot.TITLES.items()
+    ]
+    titles = [f"chunks of {each:,} segments" for each in sorted(families, reverse=True)]
+    file.write_text(scale_plot.drawn(panels, titles))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Make the tables, measure each in a process of its own, and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="the smallest table of each shape")
-    parser.add_argument(
-        "--goals", action="store_true", help="all shapes with goals but the largest"
-    )
+    parser.add_argument("--quick", action="store_true", help="the smallest table")
+    parser.add_argument("--goals", action="store_true", help="the largest table of each family")
     parser.add_argument("--only", choices=SHAPES, help="one shape")
+    parser.add_argument("--plot", type=Path, help="draw the costs into a file")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     given = parser.parse_args(argv)
     if given.measure:
         print(json.dumps(measure(Path(given.measure), SHAPES[given.only][0])))
         return 0
-    names = [given.only] if given.only else list(SHAPES)
-    if given.quick:
-        names = [next(iter(SHAPES))]
-    if given.goals:
-        names = list(GOALS_S)[:-1]
-    steps = ("open", "append", "plan", "scan", "checkpoint")
-    print("seconds, and seconds of processor time")
-    print(f"{'shape':<14}{''.join(f'{step:>15}' for step in steps)}{'fold':>10}{'peak':>11}")
+    names = [given.only] if given.only else list(LARGEST if given.goals else SHAPES)
+    names = names[:1] if given.quick else names
+    print("seconds of processor time")
+    print(f"{'shape':<14}{''.join(f'{step:>11}' for step in TIMES)}{'written':>13}{'fold':>10}")
+    every: dict[str, dict[str, Any]] = {}
     for name in names:
-        with tempfile.TemporaryDirectory() as folder:
-            make(Path(folder) / "t", *SHAPES[name])
-            command = [sys.executable, __file__, "--only", name, "--measure", f"{folder}/t"]
-            told = subprocess.run(command, check=True, capture_output=True, text=True)
-        found = json.loads(told.stdout)
-        print(
-            f"{name:<14}"
-            + "".join("{:>8.3f} {:>6.3f}".format(*found[f"{step}_s"]) for step in steps)
-            + f"{found['fold_ms']:>7.3f} ms{found['peak_mib']:>7.0f} MiB",
-            *(goals(name, found) if name in GOALS_S else ()),
-            sep="\n",
-            flush=True,
-        )
+        found = every[name] = measured(name)
+        times = "".join(f"{cost(found, f'{step}_s'):>11.3f}" for step in TIMES)
+        print(f"{name:<14}{times}{found['written_kib']:>9.0f} KiB{found['fold_ms']:>7.3f} ms")
+        print(*goals(found), sep="\n", flush=True)
+    if given.plot:
+        plot(every, given.plot)
     return 0
 
 

@@ -28,6 +28,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import pyarrow.parquet as pq
+import results
 from pyspark.sql import SparkSession
 from sort_ways import ALONE, OURS, TASKS, Data, Way, generate
 
@@ -35,6 +36,7 @@ from airflow_provider_segtable.spark.driver.session import session
 
 MIB = 1 << 20
 FILE_ROWS = 40_000
+ROLLUP_GOAL = 1.2
 
 
 def measure(way: Way, data: Data, work: Path, spark: SparkSession | None) -> float:
@@ -142,6 +144,24 @@ def show(task: str, data: Data, seconds: dict[str, float], peak: dict[str, dict]
         )
 
 
+def judged(task: str, found: dict) -> Iterator[results.Result]:
+    """Yield ours in one process against each other tool, and a rollup's goal by the fastest."""
+    seconds: dict[str, float] = found[task]["seconds"]
+    others = {name: took for name, took in seconds.items() if not name.startswith("segtable")}
+    fastest = min(others, key=lambda name: others[name], default="")
+    for name, took in others.items():
+        goal = ROLLUP_GOAL if task == "rollup" and name == fastest else None
+        yield results.Result(
+            benchmark="sort_and_rollup",
+            what=f"{task} in one process",
+            ours=seconds.get(ALONE, seconds[OURS]),
+            unit="s",
+            peer=took,
+            against=name,
+            most=goal,
+        )
+
+
 def growth(work: Path, args: argparse.Namespace) -> dict[int, dict[str, int]]:
     """Measure how much memory ours needs for fewer and for more rows."""
     make, _ = TASKS["sort"]
@@ -182,7 +202,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.memory:
             found["growth"] = growth(work, args)
         if args.json:
-            print(json.dumps(found))
+            results.report(
+                [each for task in args.task or TASKS for each in judged(task, found)], as_json=True
+            )
     return 0
 
 

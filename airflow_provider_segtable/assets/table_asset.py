@@ -18,7 +18,6 @@ from airflow.providers.common.compat.sdk import Asset
 from airflow_provider_segtable.assets.asset_uri import asset_uri
 from airflow_provider_segtable.core.arguments import plain
 from airflow_provider_segtable.core.errors import InvalidName
-from airflow_provider_segtable.storage import check_uri
 
 
 def segtable_asset(uri: str) -> Asset:
@@ -30,6 +29,8 @@ def segtable_asset(uri: str) -> Asset:
     Raises:
         InvalidName: it is neither a URI nor an absolute path, or it holds credentials.
     """
+    from airflow_provider_segtable.storage import check_uri
+
     location = check_uri(plain("uri", uri))
     if "://" not in location and not location.startswith("/"):
         raise InvalidName(

@@ -1,30 +1,15 @@
-"""The ``segtable`` command and its groups.
+"""The ``segtable`` command and its groups; the module of a command is imported when it is called.
 
 ``segtable spark-app``: where the Spark applications are, for ``spark-submit``.
 """
 
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
 
-from airflow_provider_segtable.cli.commands.advise_command import advise
-from airflow_provider_segtable.cli.commands.change_command import delete, merge, update
-from airflow_provider_segtable.cli.commands.compact_command import compact, plan
-from airflow_provider_segtable.cli.commands.fleet_commands import fleets
-from airflow_provider_segtable.cli.commands.fleet_simulation import simulate
-from airflow_provider_segtable.cli.commands.health_commands import doctor, repair, verify
-from airflow_provider_segtable.cli.commands.import_command import import_files
-from airflow_provider_segtable.cli.commands.index_commands import indexes
-from airflow_provider_segtable.cli.commands.ingest_command import ingest
-from airflow_provider_segtable.cli.commands.log_store_commands import log_stores, serve, tail
-from airflow_provider_segtable.cli.commands.publish_command import publish
-from airflow_provider_segtable.cli.commands.settle_command import settle
-from airflow_provider_segtable.cli.commands.table_commands import tables
-from airflow_provider_segtable.cli.commands.ui_command import ui
-from airflow_provider_segtable.cli.commands.version_commands import clean, consumers, tag
-from airflow_provider_segtable.cli.commands.zookeeper_commands import locks, zookeeper
-from airflow_provider_segtable.cli.guard import GuardedGroup
-from airflow_provider_segtable.spark.driver.session import spark_app_path
+from airflow_provider_segtable.cli.guard import GuardedGroup, prepared
 
 
 def spark_app(
@@ -39,6 +24,8 @@ def spark_app(
 
     Each application has --help.
     """
+    from airflow_provider_segtable.spark.driver.session import spark_app_path
+
     typer.echo(spark_app_path(name))
 
 
@@ -66,14 +53,90 @@ Exit codes:
   130  interrupted
 """
 
+# Where each command is, in the order of the help: a module of ``cli.commands``, and a name in it.
+HOMES = {
+    "ingest": "ingest_command:ingest",
+    "import": "import_command:import_files",
+    "delete": "change_command:delete",
+    "update": "change_command:update",
+    "merge": "change_command:merge",
+    "plan": "compact_command:plan",
+    "compact": "compact_command:compact",
+    "clean": "version_commands:clean",
+    "settle": "settle_command:settle",
+    "advise": "advise_command:advise",
+    "tag": "version_commands:tag",
+    "publish": "publish_command:publish",
+    "locks": "zookeeper_commands:locks",
+    "verify": "health_commands:verify",
+    "doctor": "health_commands:doctor",
+    "repair": "health_commands:repair",
+    "ui": "ui_command:ui",
+    "spark-app": "",
+    "table": "table_commands:tables",
+    "consumers": "version_commands:consumers",
+    "index": "index_commands:indexes",
+    "logstore": "log_store_commands:log_stores",
+    "fleet": "fleet_simulation:fleets",
+    "zookeeper": "zookeeper_commands:zookeeper",
+}
+
+
+class Commands(Mapping[str, Any]):
+    """The commands by their names, each loaded when it is first looked up."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        """Load a command; ``KeyError`` if there is none of this name."""
+        if name not in self._loaded:
+            self._loaded[name] = prepared(_command(name, HOMES[name]))
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(HOMES)
+
+    def __len__(self) -> int:
+        return len(HOMES)
+
+
+def _command(name: str, home: str) -> Any:
+    """Return a command or a group as Typer makes it."""
+    module, _, within = home.partition(":")
+    package = "airflow_provider_segtable.cli.commands"
+    found = getattr(import_module(f"{package}.{module}"), within) if home else spark_app
+    if not isinstance(found, typer.Typer):
+        single = typer.Typer(**SETTINGS)
+        single.command(name)(found)
+        return typer.main.get_command(single)
+    group = typer.Typer(**SETTINGS)
+    group.add_typer(found, name=name)
+    return typer.main.get_group(group).commands[name]
+
+
+class Segtable(GuardedGroup):
+    """The command itself."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands: Any = Commands()
+        prepared(self, below=False)
+
+
+SETTINGS: dict[str, Any] = {
+    "rich_markup_mode": "rich",
+    "add_completion": False,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+
 app = typer.Typer(
     name="segtable",
     help=HELP,
-    cls=GuardedGroup,
-    rich_markup_mode="rich",
+    cls=Segtable,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    **{**SETTINGS, "add_completion": True},
 )
 
 
@@ -94,32 +157,3 @@ def root(
     ] = False,
 ) -> None:
     """Hold the options of the command itself."""
-
-
-app.add_typer(tables, name="table")
-app.command()(ingest)
-app.command("import")(import_files)
-app.command()(delete)
-app.command()(update)
-app.command()(merge)
-app.command()(plan)
-app.command()(compact)
-app.command()(clean)
-app.command()(settle)
-app.command()(advise)
-app.command()(tag)
-app.command()(publish)
-app.add_typer(consumers, name="consumers")
-app.add_typer(indexes, name="index")
-log_stores.command()(serve)
-log_stores.command()(tail)
-app.add_typer(log_stores, name="logstore")
-fleets.command()(simulate)
-app.add_typer(fleets, name="fleet")
-app.command()(locks)
-app.command()(verify)
-app.command()(doctor)
-app.command()(repair)
-app.command()(ui)
-app.command()(spark_app)
-app.add_typer(zookeeper, name="zookeeper")

@@ -1,12 +1,15 @@
-"""Turn segtable's errors into one line and an exit code."""
+"""Turn segtable's errors into one line and an exit code, and let help come from its table."""
 
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
+from airflow_provider_segtable.cli.display.command_table import command_at
+from airflow_provider_segtable.cli.display.help_page import help_for
 from airflow_provider_segtable.cli.display.output import (
     Exit,
     error_facts,
@@ -16,24 +19,12 @@ from airflow_provider_segtable.cli.display.output import (
     print_json,
 )
 from airflow_provider_segtable.cli.input.options import JSON_WANTED
+from airflow_provider_segtable.cli.input.plain_values import with_plain_values
 from airflow_provider_segtable.core.errors import SegtableError
 
 
 class GuardedGroup(TyperGroup):
-    """A command group that turns ``SegtableError`` and Ctrl-C into exit codes.
-
-    Its help shows no type beside flags, which take no value, and wraps prose at the width that
-    there is.
-    """
-
-    def __init__(self, **settings: Any) -> None:
-        """Make the group, and prepare the help of all its commands."""
-        super().__init__(**settings)
-        for command in _commands(self):
-            command.help = flowing(command.help or "")
-            for each in command.params:
-                if getattr(each, "is_flag", False):
-                    each.metavar = ""
+    """A command group that turns ``SegtableError`` and Ctrl-C into exit codes."""
 
     def invoke(self, ctx: Any) -> Any:  # Typer keeps the type of its contexts to itself
         """Run the command, to its publications; unexpected exceptions pass, with a traceback."""
@@ -59,6 +50,29 @@ def _publish_waiting() -> None:
     from airflow_provider_segtable.table.background import OF_THIS_PROCESS
 
     OF_THIS_PROCESS.flush()
+
+
+def prepared(command: Any, *, below: bool = True) -> Any:
+    """Let a command, and those below it, show its help from the table of commands.
+
+    Its prose is wrapped at the width that there is, and flags, which take no value, show no type.
+    """
+    for each in _commands(command) if below else (command,):
+        each.help = flowing(each.help or "")
+        each.format_help = _write_help
+        each.get_params = with_plain_values(each.get_params)
+        for parameter in each.params:
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+    return command
+
+
+def _write_help(ctx: Any, formatter: Any) -> None:
+    words = list[str]()
+    while ctx.parent is not None:
+        words.insert(0, ctx.info_name)
+        ctx = ctx.parent
+    formatter.write(help_for(command_at(words), sys.stdout))
 
 
 def _commands(command: Any) -> Iterator[Any]:

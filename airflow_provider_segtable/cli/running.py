@@ -14,7 +14,6 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import cache
 from time import monotonic
 from types import FrameType
@@ -25,6 +24,7 @@ from rich.text import Text
 from airflow_provider_segtable.cli.display.output import note, progress
 from airflow_provider_segtable.cli.input.options import ZooKeeperOptions, check_spark
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, NotFound
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.requests.change_request import ChangeRequest

@@ -15,7 +15,7 @@
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import count
 
 from airflow_provider_segtable.coordination.waiting import (
@@ -26,6 +26,7 @@ from airflow_provider_segtable.coordination.waiting import (
     revoked_error,
     timed_out,
 )
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     CoordinatorUnavailable,
     InvalidInput,

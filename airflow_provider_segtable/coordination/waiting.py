@@ -12,8 +12,9 @@
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, LockRevoked, LockTimeout
 from airflow_provider_segtable.core.locks import Extent, FencingToken, Lock, LockRequest, contested
 from airflow_provider_segtable.core.time import SECOND_US, Instant, iso

@@ -16,10 +16,10 @@ Source of the idea: Hudi RFC-45 (an index is used once it has caught up with the
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.indexes.index_state import IndexGap, IndexState
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment

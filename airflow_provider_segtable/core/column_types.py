@@ -9,7 +9,9 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from airflow_provider_segtable.core.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

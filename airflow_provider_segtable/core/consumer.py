@@ -8,9 +8,10 @@
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log_store.manifest import Epoch, Position
 from airflow_provider_segtable.core.log_store.reading import through_in
 from airflow_provider_segtable.core.paths import known_name

@@ -19,8 +19,8 @@ segment) loses rows wherever that saw rows which the delete never did.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.segment import Segment, SegmentId, named_roots
 

@@ -45,10 +45,11 @@ and lock in one step.
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, LimitReached
 from airflow_provider_segtable.core.segment import ChunkKey, SegmentId, numbering_of
 from airflow_provider_segtable.core.segment_codec import Json

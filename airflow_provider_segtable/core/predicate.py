@@ -25,12 +25,13 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import field
 from decimal import Decimal
 from enum import StrEnum
-from functools import lru_cache, reduce
+from functools import reduce
 from typing import Any, TypeAlias
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.time import DAY_US, MAX_INSTANT, MIN_INSTANT, Instant
 
@@ -74,10 +75,22 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Among:
-    """A column's value is one of a set."""
+    """A column's value is one of a set.
+
+    Attributes:
+        column: the column.
+        values: the set.
+        derived: the values in other forms, made once: a set of thousands is asked for each block
+            of a table. It is no part of the predicate, and is left behind when that is sent.
+    """
 
     column: str
     values: tuple[Value, ...]
+    derived: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[type["Among"], tuple[str, tuple[Value, ...]]]:
+        """Return the column and the values alone."""
+        return Among, (self.column, self.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,28 +445,45 @@ def _in_bounds(predicate: Comparison, bounds: Bounds, *, wanted: bool) -> bool:
     if isinstance(predicate, Among):
         if not wanted:
             return True  # no value is in an empty set, not even null
-        return not only_nulls and _any_between(predicate.values, bounds)
+        return not only_nulls and _any_between(predicate, bounds)
     if only_nulls or predicate.value is None:
         return False
     how = predicate.how if wanted else OPPOSITE[predicate.how]
     return _compared(how, predicate.value, bounds)
 
 
-def _any_between(values: tuple[Value, ...], bounds: Bounds) -> bool:
-    order = _ordered(values) if len(values) > _FEW else None
-    if order and type(order[0]) is type(bounds.low) is type(bounds.high):
-        at = bisect_left(order, bounds.low)
-        return at < len(order) and order[at] <= bounds.high
-    given = (value for value in values if value is not None)
+def _any_between(among: Among, bounds: Bounds) -> bool:
+    low, high = _bare(bounds.low), _bare(bounds.high)
+    if len(among.values) > _FEW and low == low and high == high:  # noqa: PLR0124 - not NaN
+        if _ORDER not in among.derived:
+            among.derived[_ORDER] = _ordered(among.values)
+        kind, order = among.derived[_ORDER]
+        if kind is type(bounds.low) is type(bounds.high):
+            at = bisect_left(order, low)
+            return at < len(order) and order[at] <= high
+    given = (value for value in among.values if value is not None)
     return any(_compared(Compares.EQUAL, each, bounds) for each in given)
 
 
-@lru_cache(maxsize=8)  # a set of thousands is asked for each block of a table
-def _ordered(values: tuple[Value, ...]) -> list[Any] | None:
-    """Return the values in order, if they are whole numbers or texts alike."""
-    given: list[Any] = [value for value in values if value is not None]
+_ORDER = "order"
+
+
+def _ordered(values: tuple[Value, ...]) -> tuple[type | None, list[Any]]:
+    """Return the type of the values and the values in order; no type if they are of several."""
+    given = [value for value in values if value is not None]
     kinds = set(map(type, given))
-    return sorted(given) if kinds in ({int}, {str}) else None
+    if len(kinds) != 1:
+        return None, []
+    (kind,) = kinds
+    return kind, sorted(map(_bare, given) if kind in (Moment, Day) else given)
+
+
+def _bare(value: Value) -> Any:
+    """Return a time as its number; other values stay."""
+    match value:
+        case Moment(us=number) | Day(days=number):
+            return number
+    return value
 
 
 def _compared(how: Compares, value: Value, bounds: Bounds) -> bool:

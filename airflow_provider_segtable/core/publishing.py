@@ -25,12 +25,13 @@
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from itertools import zip_longest
 from typing import Any, NamedTuple, Protocol
 
 from airflow_provider_segtable.core.chunk import Group
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import Deletion, PredicateDelete, holds_any
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.predicate import Predicate, encode_predicate, may_hold, reach

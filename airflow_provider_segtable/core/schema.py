@@ -29,13 +29,14 @@ class of data structures for associative searching" (1984).
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Literal
 
 from airflow_provider_segtable.core.column_types import type_named
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, SchemaMismatch
 
 

@@ -10,10 +10,11 @@
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidName
 from airflow_provider_segtable.core.secret import is_secret_name
 

@@ -44,10 +44,11 @@ root addresses are ours, so that deletes can follow rows.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import total_ordering
 from typing import NamedTuple, Protocol, TypeVar
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable, LimitReached
 from airflow_provider_segtable.core.paths import DATA
 from airflow_provider_segtable.core.time import Instant, Interval

@@ -17,8 +17,8 @@ after the commit, so writers keep their speed and need no lock.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.paths import digest
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, SegmentId
 

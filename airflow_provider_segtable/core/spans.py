@@ -13,14 +13,21 @@ for ranges that rarely overlap, and joins overlapping ones; ``IntervalIndex`` is
 5. Each block of ``IntervalIndex`` stores the highest end of its items. A range query skips blocks
    that end before the range, so one wide item costs only its own block. It begins at the first
    block up to which an end passes the start of the range.
+6. A block never changes, so what was once computed from its items holds as long as it is there.
+   ``notes`` has room for it.
+7. A ``StoredBlock`` loads its items at the first question about them. Its keys and its range are
+   known before, so questions about other items do not load it. A change inside it replaces it by
+   loaded blocks.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import field
 from itertools import accumulate, chain
 from operator import attrgetter
 from typing import Any, Generic, Protocol, TypeVar
+
+from airflow_provider_segtable.core.dataclass import dataclass
 
 BLOCK = 64
 
@@ -192,10 +199,11 @@ def _cells(items: Sequence[T]) -> list[Cell[T]]:
 # Items of any ranges, in blocks that know their highest end
 @dataclass(frozen=True, slots=True)
 class Block(Generic[T]):
-    """Neighbouring items (at least one) and their highest end."""
+    """Neighbouring items (at least one) and their highest end; ``notes`` as rule 6."""
 
     items: tuple[T, ...]
     end: int
+    notes: list[Any] = field(default_factory=list, compare=False, repr=False)
 
     @property
     def first(self) -> Any:
@@ -207,7 +215,82 @@ class Block(Generic[T]):
         """Return the lowest start."""
         return self.items[0].start
 
+    def find(self, key: Any) -> T | None:
+        """Return the item with this key, or None."""
+        items = self.items
+        index = bisect_left(items, key, key=_key)
+        return items[index] if index < len(items) and items[index].key == key else None
 
+    def overlapping(self, start: int, end: int) -> Iterator[T]:
+        """Yield the items that overlap a range, by key."""
+        for item in self.items:
+            if item.start >= end:
+                break
+            if start < item.end:
+                yield item
+
+    def put(self, item: T) -> "tuple[AnyBlock[T], ...]":
+        """Return the blocks with an item more, or in the place of one of its key."""
+        items = self.items
+        index = bisect_left(items, item.key, key=_key)
+        same = index < len(items) and items[index].key == item.key
+        return _interval_blocks((*items[:index], item, *items[index + same :]))
+
+    def drop(self, key: Any) -> "tuple[AnyBlock[T], ...]":
+        """Return the blocks without the item of this key."""
+        return _interval_blocks(tuple(item for item in self.items if item.key != key))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredBlock(Generic[T]):
+    """Neighbouring items (at least one) that are loaded on demand; rule 7.
+
+    Attributes:
+        first: the lowest key.
+        last: the highest key.
+        start: the lowest start.
+        end: the highest end.
+        name: equal for blocks with equal items; None if that is not known.
+        load: returns the items. It may keep them for the next question.
+    """
+
+    first: Any
+    last: Any
+    start: int
+    end: int
+    name: str | None = None
+    load: "Callable[[], IntervalIndex[T]]"
+    notes: list[Any] = field(default_factory=list, compare=False, repr=False)
+
+    @property
+    def items(self) -> tuple[T, ...]:
+        """Return all items by key."""
+        return tuple(self.load())
+
+    def find(self, key: Any) -> T | None:
+        """Return the item with this key, or None."""
+        return self.load().find(key) if self._spans(key) else None
+
+    def overlapping(self, start: int, end: int) -> Iterator[T]:
+        """Yield the items that overlap a range, by key."""
+        return self.load().overlapping(start, end)
+
+    def put(self, item: T) -> "tuple[AnyBlock[T], ...]":
+        """Return the blocks with an item more, or in the place of one of its key."""
+        if self._spans(item.key):
+            return self.load().put(item).blocks
+        alone = _interval_blocks((item,))
+        return (self, *alone) if self.first < item.key else (*alone, self)
+
+    def drop(self, key: Any) -> "tuple[AnyBlock[T], ...]":
+        """Return the blocks without the item of this key."""
+        return self.load().drop(key).blocks
+
+    def _spans(self, key: Any) -> bool:
+        return not (key < self.first or self.last < key)
+
+
+AnyBlock = Block[T] | StoredBlock[T]
 _first = attrgetter("first")
 
 
@@ -215,7 +298,7 @@ _first = attrgetter("first")
 class IntervalIndex(Generic[T]):
     """An immutable index; see the module. Equal indexes may be split into different blocks."""
 
-    blocks: tuple[Block[T], ...] = ()
+    blocks: tuple[AnyBlock[T], ...] = ()
     _ends: list[int] = field(default_factory=list, repr=False)
 
     @staticmethod
@@ -244,14 +327,14 @@ class IntervalIndex(Generic[T]):
 
     def overlapping(self, start: int, end: int) -> Iterator[T]:
         """Yield the items that overlap a range, by key; touching ranges do not overlap."""
+        for block in self.blocks_over(start, end):
+            yield from block.overlapping(start, end)
+
+    def blocks_over(self, start: int, end: int) -> list[AnyBlock[T]]:
+        """Return the blocks whose ranges overlap a range; they may have no item that does."""
         until = bisect_left(self.blocks, end, key=_start)
-        for block in self.blocks[bisect_right(self._highest_ends(), start, 0, until) : until]:
-            if block.end > start:
-                for item in block.items:
-                    if item.start >= end:
-                        break
-                    if start < item.end:
-                        yield item
+        first = bisect_right(self._highest_ends(), start, 0, until)
+        return [block for block in self.blocks[first:until] if block.end > start]
 
     def _highest_ends(self) -> list[int]:
         """Return the highest end up to each block; computed at the first query."""
@@ -262,11 +345,7 @@ class IntervalIndex(Generic[T]):
     def find(self, key: Any) -> T | None:
         """Return the item with this key, or None."""
         at = self._block(key)
-        if at < 0:
-            return None
-        items = self.blocks[at].items
-        index = bisect_left(items, key, key=_key)
-        return items[index] if index < len(items) and items[index].key == key else None
+        return None if at < 0 else self.blocks[at].find(key)
 
     def changed(self, before: "IntervalIndex[T]") -> Iterator[T]:
         """Yield the items that an earlier index has not, and its items that this one has not.
@@ -283,33 +362,38 @@ class IntervalIndex(Generic[T]):
     def put(self, item: T) -> "IntervalIndex[T]":
         """Add an item, replacing an item with an equal key."""
         at = max(self._block(item.key), 0)
-        items = self.blocks[at].items if self.blocks else ()
-        index = bisect_left(items, item.key, key=_key)
-        same = index < len(items) and items[index].key == item.key
-        return self._with(at, (*items[:index], item, *items[index + same :]))
+        new = self.blocks[at].put(item) if self.blocks else _interval_blocks((item,))
+        return self._with(at, new)
 
     def drop(self, key: Any) -> "IntervalIndex[T]":
         """Remove the item with this key, if present."""
         if self.find(key) is None:
             return self
         at = self._block(key)
-        return self._with(at, tuple(i for i in self.blocks[at].items if i.key != key))
+        return self._with(at, self.blocks[at].drop(key))
 
     def _block(self, key: Any) -> int:
         """Return the index of the block that this key belongs in; -1 before the first block."""
         return bisect_right(self.blocks, key, key=_first) - 1
 
-    def _with(self, at: int, items: tuple[T, ...]) -> "IntervalIndex[T]":
-        return IntervalIndex(self.blocks[:at] + _interval_blocks(items) + self.blocks[at + 1 :])
+    def _with(self, at: int, new: tuple[AnyBlock[T], ...]) -> "IntervalIndex[T]":
+        return IntervalIndex(self.blocks[:at] + new + self.blocks[at + 1 :])
 
 
 def _outside(index: IntervalIndex[T], other: IntervalIndex[T]) -> dict[Any, T]:
     """Return the items in blocks that the other index does not share, by key."""
-    shared = {id(block) for block in other.blocks}
-    return {item.key: item for b in index.blocks if id(b) not in shared for item in b.items}
+    shared = {_identity(block) for block in other.blocks}
+    own = (block for block in index.blocks if _identity(block) not in shared)
+    return {item.key: item for block in own for item in block.items}
 
 
-def _interval_blocks(items: tuple[T, ...]) -> tuple[Block[T], ...]:
+def _identity(block: AnyBlock[T]) -> int | str:
+    """Return a value that only blocks with equal items share."""
+    name = block.name if isinstance(block, StoredBlock) else None
+    return id(block) if name is None else name
+
+
+def _interval_blocks(items: tuple[T, ...]) -> tuple[AnyBlock[T], ...]:
     if not items:
         return ()
     size = len(items) if len(items) <= 2 * BLOCK else BLOCK

@@ -41,13 +41,14 @@ depends on the order of arrival and can lose data when generations are nested; t
 
 from bisect import bisect_right
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Protocol
 
 from airflow_provider_segtable.core.chunk import Chunk, ChunkSummary, Group
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.segment import (
     NO_BUCKET,
@@ -59,8 +60,8 @@ from airflow_provider_segtable.core.segment import (
     base_of,
     beside_base,
 )
-from airflow_provider_segtable.core.spans import IntervalIndex
-from airflow_provider_segtable.core.time import Instant, Interval, joined
+from airflow_provider_segtable.core.spans import AnyBlock, IntervalIndex
+from airflow_provider_segtable.core.time import ALL_TIME, Instant, Interval, joined
 
 
 # Chunks that are decoded on demand
@@ -122,6 +123,9 @@ class ChunkSource(Protocol):
     def paths(self, at: int) -> Iterable[str]:
         """Return the paths of the files of a chunk's segments."""
 
+    def alike(self, at: int, other: "ChunkSource", other_at: int) -> bool:
+        """Return whether a chunk equals another source's, as far as can be seen undecoded."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedChunk:
@@ -133,8 +137,10 @@ class PackedChunk:
 
     def __eq__(self, other: object) -> bool:
         """Return whether the decoded chunks are equal."""
-        if isinstance(other, PackedChunk) and self.source is other.source and self.at == other.at:
-            return True
+        if isinstance(other, PackedChunk):
+            same = (self.source, self.at, self.key) == (other.source, other.at, other.key)
+            if same or self.source.alike(self.at, other.source, other.at):
+                return True
         return isinstance(other, PackedChunk | Chunk) and self.unpacked == other.unpacked
 
     __hash__ = None  # type: ignore[assignment]
@@ -230,6 +236,11 @@ class Timeline:
         """Return the timeline of packed chunks; ``count`` is their total number of segments."""
         return Timeline(IntervalIndex.of(chunks), count)
 
+    @staticmethod
+    def of_blocks(blocks: Iterable[AnyBlock[AnyChunk]], count: int) -> "Timeline":
+        """Return the timeline of blocks of chunks, by key; ``count`` is as for ``of_packed``."""
+        return Timeline(IntervalIndex(tuple(blocks)), count)
+
     def __len__(self) -> int:
         """Return the number of present segments, visible or not."""
         return self._count
@@ -284,6 +295,14 @@ class Timeline:
         if interval is None:
             return iter(self._chunks)
         return self._chunks.overlapping(interval.start, interval.end)
+
+    def blocks(self, interval: Interval = ALL_TIME) -> Sequence[AnyBlock[AnyChunk]]:
+        """Return the chunks in blocks, by key, that may overlap the interval; none is loaded."""
+        return self._chunks.blocks_over(interval.start, interval.end)
+
+    def chunk(self, key: ChunkKey) -> AnyChunk | None:
+        """Return a chunk with present segments, without decoding it; or None."""
+        return self._chunks.find(key)
 
     def summary(self, chunk: ChunkKey) -> ChunkSummary:
         """Return the summary of a chunk, without decoding it."""
@@ -417,7 +436,8 @@ class Timeline:
         A chunk that wins somewhere is VISIBLE, although it may have hidden groups. Otherwise it is
         OVERSHADOWED if others win at every instant of it, or else STANDBY.
         """
-        for together in _connected(self.chunks(None if interval is None else self._wide(interval))):
+        wide = None if interval is None else self.closed(interval)
+        for together in _connected(self.chunks(wide)):
             if len(together) == 1:  # as most are
                 alone = GroupState.VISIBLE if together[0].shows_any else GroupState.STANDBY
                 yield [(together[0], alone)]
@@ -444,10 +464,13 @@ class Timeline:
 
     def changed(self, before: "Timeline") -> tuple[Interval, ...]:
         """Return the intervals of the chunks that differ from an earlier timeline's, joined."""
-        found = {chunk.key.interval for chunk in self._chunks.changed(before._chunks)}  # noqa: SLF001
-        return joined(found)
+        return joined({chunk.interval for chunk in self.changed_chunks(before)})
 
-    def _wide(self, interval: Interval) -> Interval:
+    def changed_chunks(self, before: "Timeline") -> set[ChunkKey]:
+        """Return the chunks that differ from an earlier timeline's, or are only in one of both."""
+        return {chunk.key for chunk in self._chunks.changed(before._chunks)}  # noqa: SLF001
+
+    def closed(self, interval: Interval) -> Interval:
         """Return the interval widened until no chunk lies across its ends."""
         wide, before = interval, None
         while wide != before:

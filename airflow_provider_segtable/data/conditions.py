@@ -11,8 +11,7 @@
    Spark's for the same predicate in SQL (``data.sql.sql_predicates.to_sql``).
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from functools import reduce
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.predicate import (
     AllOf,
@@ -59,8 +59,8 @@ def matches(rows: pa.Table | pa.RecordBatch, predicate: Predicate) -> Any:
     match predicate:
         case Compare(column=name, how=how, value=value):
             return _compared(_plain(rows.column(name)), how, value, name)
-        case Among(column=name, values=values):
-            return _among(_plain(rows.column(name)), values, name)
+        case Among(column=name):
+            return _among(_plain(rows.column(name)), predicate)
         case IsNull(column=name):
             return pc.is_null(rows.column(name))
         case Not(of=one):
@@ -84,12 +84,15 @@ def _compared(column: Any, how: Compares, value: Value, name: str) -> Any:
     return found
 
 
-def _among(column: Any, values: Sequence[Value], name: str) -> Any:
-    given = [value for value in values if value is not None]
-    known = pc.is_in(column, value_set=_plain(value_array(given, column.type, name)))
-    if not values:
+def _among(column: Any, among: Among) -> Any:
+    kind = column.type
+    if kind not in among.derived:
+        given = [value for value in among.values if value is not None]
+        among.derived[kind] = _plain(value_array(given, kind, among.column))
+    known = pc.is_in(column, value_set=among.derived[kind])
+    if not among.values:
         return known
-    if len(given) < len(values):
+    if len(among.derived[kind]) < len(among.values):
         known = pc.if_else(known, True, pa.scalar(None, pa.bool_()))
     return pc.if_else(pc.is_valid(column), known, pa.scalar(None, pa.bool_()))
 
@@ -261,7 +264,19 @@ def _bound(where: pc.Expression, schema: pa.Schema) -> tuple[str, ...]:
         raise InvalidInput(
             f"{where} is not a condition over {', '.join(schema.names)}: {error}"
         ) from (None)
-    return tuple(name for name in schema.names if not _stands(where, row.drop_columns([name])))
+    return tuple(_needed(where, row, schema.names))
+
+
+def _needed(where: pc.Expression, row: pa.Table, some: Sequence[str]) -> Iterator[str]:
+    """Yield the columns among some that an expression needs; halves without any are left out."""
+    if not some or _stands(where, row.drop_columns([*some])):
+        return
+    if len(some) == 1:
+        yield some[0]
+        return
+    middle = len(some) // 2
+    yield from _needed(where, row, some[:middle])
+    yield from _needed(where, row, some[middle:])
 
 
 def _one_row(schema: pa.Schema) -> pa.Table:

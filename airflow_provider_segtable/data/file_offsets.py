@@ -13,12 +13,12 @@ Of 100,000 rows that fall into 24 time chunks at random, the entries have 267 kB
 import base64
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log_store.manifest import Offset
 
 KEY = b"segtable.log"

@@ -26,11 +26,11 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from itertools import islice
 from threading import Condition, Lock
 from typing import Generic, TypeVar
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.data.local_files import PIECE, truncated
 from airflow_provider_segtable.data.open_files import is_remote, open_known, wrong_size

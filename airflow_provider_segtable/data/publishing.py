@@ -30,7 +30,6 @@ Hidden rows: the positions in files of rows that a version hides; other formats 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
@@ -41,6 +40,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.predicate import (
     AllOf,
@@ -60,7 +60,8 @@ from airflow_provider_segtable.data.arrow_schema import FIELD_ID, inner_fields
 from airflow_provider_segtable.data.conditions import Condition, by_predicate
 from airflow_provider_segtable.data.parquet.descriptor import SegmentFiles
 from airflow_provider_segtable.data.parquet.footer import MAGIC, read_footer
-from airflow_provider_segtable.data.parquet.segment_scan import TIME_UNITS, SegmentRead
+from airflow_provider_segtable.data.parquet.page_index import TIME_UNITS
+from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.parquet.table_file import (
     file_names,
     files_columns,

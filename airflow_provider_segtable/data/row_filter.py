@@ -11,7 +11,7 @@
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.predicate import Predicate, columns_of
 from airflow_provider_segtable.core.reads.effects import Origin, Origins, RowChange
 from airflow_provider_segtable.core.requests.read_request import COMPLETION_TIME, INSTANT

@@ -27,7 +27,6 @@ Rows for readers:
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -35,6 +34,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import DependencyMissing, InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.reads.effects import CHANGE, CHANGE_COLUMNS, VERSION, RowChange
 from airflow_provider_segtable.core.requests.read_request import COMPLETION_TIME
@@ -294,8 +294,9 @@ def with_change_columns(known: pa.Schema) -> pa.Schema:
     Raises:
         SchemaMismatch: the table has a column of the same name.
     """
+    names = {*known.names}
     for name in CHANGE_COLUMNS:
-        if name in known.names:
+        if name in names:
             raise SchemaMismatch(f"a change feed has a column {name!r}: rename the table's own")
     return pa.schema([*known, *FEED])
 

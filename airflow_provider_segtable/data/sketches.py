@@ -158,13 +158,13 @@ def _of_words(values: Any) -> Hashes:
 
 
 def _of_bytes(strings: ByteStrings) -> Hashes:
-    """Hash texts: short ones together, step by step, long ones each by itself where that is fast."""
+    """Hash texts: short ones together, very long ones one by one where a library does that."""
     very_long = strings.lengths >= VERY_LONG if xxh64_intdigest else np.zeros(0, np.bool_)
     if not very_long.any():
         return _of_short(strings, slice(None))
     hashes = np.empty(len(very_long), np.uint64)
     hashes[~very_long] = _of_short(strings, ~very_long)
-    for row in np.flatnonzero(very_long):
+    for row in np.flatnonzero(very_long).tolist():
         hashes[row] = xxh64_intdigest(strings.value(row))
     return hashes
 
@@ -208,9 +208,9 @@ def _of_stripes(strings: ByteStrings, rows: npt.NDArray[np.int64]) -> Hashes:
             at = np.full(count, number * _STRIPE + lane * _WORD, np.int64)
             words = _words_at(strings, at, rows[:count])
             sums[lane, :count] = _round(sums[lane, :count], words)
-    for at in np.flatnonzero(stripes[:_FEW] > together):
-        begun = [int(sums[lane, at]) for lane in range(4)]
-        sums[:, at] = _gone_on(begun, strings, int(rows[at]), together, int(stripes[at]))
+    for one in np.flatnonzero(stripes[:_FEW] > together).tolist():
+        begun = sums[:, one].tolist()
+        sums[:, one] = _gone_on(begun, strings, int(rows[one]), together, int(stripes[one]))
     sums[:, order] = sums.copy()
     turns = zip(sums, (1, 7, 12, 18), strict=True)
     state = sum((_rotated(lane, bits) for lane, bits in turns), np.zeros(len(rows), np.uint64))
@@ -219,9 +219,7 @@ def _of_stripes(strings: ByteStrings, rows: npt.NDArray[np.int64]) -> Hashes:
     return state
 
 
-def _gone_on(
-    lanes: list[int], strings: ByteStrings, row: int, begin: int, end: int
-) -> list[int]:
+def _gone_on(lanes: list[int], strings: ByteStrings, row: int, begin: int, end: int) -> list[int]:
     """Return the lanes of one value after its stripes from ``begin`` to ``end``."""
     one, two, three, four = lanes
     for first in range(begin, end, _AT_ONCE):

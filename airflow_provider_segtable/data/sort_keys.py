@@ -31,7 +31,6 @@ Source of the idea: normalised keys as in Graefe, "Implementing sorting in datab
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -40,6 +39,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, RowsOutOfBalance
 from airflow_provider_segtable.core.time import Interval, iso
 from airflow_provider_segtable.data.arrow_schema import is_numeric

@@ -7,13 +7,13 @@
    (``data.keyed.keyed_rows``) and for indexes (``data.sketches``).
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.data.sort_keys import Indices, Numbers
 
 # Texts and bytes
@@ -76,7 +76,7 @@ class ByteStrings:
     def value(self, row: int) -> memoryview:
         """Return the bytes of a value."""
         start = int(self.starts[row])
-        return memoryview(self.data)[start : start + int(self.lengths[row])]
+        return self.data.data[start : start + int(self.lengths[row])]
 
     def prefix(self) -> int:
         """Return the number of bytes that all values begin with, and longer values go on after."""

@@ -22,6 +22,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import digest
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.data.open_files import is_remote, open_whole
+from airflow_provider_segtable.data.parquet.checked_tail import Views
 from airflow_provider_segtable.data.row_filter import Bits, RowFilter, bits_of
 from airflow_provider_segtable.ports.files import DataFiles
 
@@ -126,15 +127,22 @@ def united(several: Iterable[Rows]) -> dict[SegmentId, BitMap]:
 
 # Row filters of a state
 def row_filters(
-    files: DataFiles, state: State, segments: Iterable[Segment]
+    files: DataFiles, state: State, segments: Iterable[Segment], views: Views | None = None
 ) -> dict[SegmentId, RowFilter]:
     """Return each segment's row filter, by segment id.
+
+    Args:
+        files: the table's data files.
+        state: the version.
+        segments: the segments.
+        views: sets of deleted rows that were read before, on a local disk.
 
     Raises:
         NotFound, CorruptTable: a vector file is missing or broken.
     """
-    reader, segments = VectorReader(files), tuple(segments)
-    if is_remote(files):
+    remote, segments = is_remote(files), tuple(segments)
+    reader = VectorReader(files, None if remote else views)
+    if remote:  # all files at once: one after another they would be round trips
         reader.load(each for one in segments for each in state.deletions(one).values())
     return {
         segment.id: RowFilter(
@@ -160,9 +168,10 @@ def deleted_rows(
 class VectorReader:
     """Reads each vector file once and packs each set of rows once."""
 
-    def __init__(self, files: DataFiles) -> None:
-        """Read vector files of ``files``."""
+    def __init__(self, files: DataFiles, views: Views | None = None) -> None:
+        """Read vector files of ``files``, unless ``views`` has their sets of rows."""
         self.files = files
+        self.views = views
         self.held: dict[str, dict[SegmentId, BitMap]] = {}
         self.made: dict[tuple[SegmentId, tuple[Deletion, ...]], Bits] = {}
 
@@ -186,5 +195,12 @@ class VectorReader:
         """Return deleted rows as bits, by root as text."""
         for key in wanted.items():
             if key not in self.made:
-                self.made[key] = bits_of(self.rows(*key).to_array())
+                self.made[key] = self._packed(*key)
         return {str(root): self.made[root, some] for root, some in wanted.items()}
+
+    def _packed(self, root: SegmentId, some: tuple[Deletion, ...]) -> Bits:
+        def made() -> tuple[Bits, int]:
+            bits = bits_of(self.rows(root, some).to_array())
+            return bits, len(bits)
+
+        return made()[0] if self.views is None else self.views.view((root, some), made)

@@ -11,9 +11,6 @@ from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.requests.change_request import Sql, Where
 from airflow_provider_segtable.core.time import Instant, moment
 from airflow_provider_segtable.data.conditions import Condition, by_expression, by_predicate
-from airflow_provider_segtable.data.sql.sql_text import (
-    at_time,
-)
 
 
 def condition(
@@ -52,9 +49,13 @@ def timed(given: Any, at: Instant, names: Collection[str]) -> Any:
         at: the time.
         names: the columns.
     """
+    if not isinstance(given, Sql | str):
+        return given
+    from airflow_provider_segtable.data.sql.sql_text import at_time  # slow
+
     if isinstance(given, Sql):
         return Sql(at_time(given.text, moment(at), names))
-    return at_time(given, moment(at), names) if isinstance(given, str) else given
+    return at_time(given, moment(at), names)
 
 
 def why_not_here(where: Where | None, schema: pa.Schema) -> str:

@@ -16,7 +16,7 @@
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 
 import numpy as np
@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import VectorFile, holds_any, paths
 from airflow_provider_segtable.core.errors import AlreadyExists, CorruptTable
 from airflow_provider_segtable.core.log.families.change_events import RowsChanged

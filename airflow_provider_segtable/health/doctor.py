@@ -40,9 +40,10 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import paths
 from airflow_provider_segtable.core.errors import (
     CoordinationError,
@@ -54,7 +55,7 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.indexes.index_state import INDEXES
 from airflow_provider_segtable.core.locks import Lock
-from airflow_provider_segtable.core.log.events import segments_of
+from airflow_provider_segtable.core.log.events import MOST_JOINED, segments_of
 from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.manifest import BucketManifest
@@ -174,8 +175,8 @@ def log_ahead(ports: TableContext, state: State, most_s: float) -> Iterator[Find
         StorageError: the log could not be listed.
     """
     most_us = int(most_s * 1e6)
-    newest = _stored(ports, state.n)
-    if state.n not in newest or state.time - newest[state.n] <= most_us:
+    newest = {at: each for at, each in _stored(ports, _lowest(state)).items() if at <= state.n}
+    if not newest or state.time - newest[max(newest)] <= most_us:
         return
     log, stored = ports.log, _stored(ports, 0)
 
@@ -201,8 +202,13 @@ def log_ahead(ports: TableContext, state: State, most_s: float) -> Iterator[Find
     )
 
 
+def _lowest(state: State) -> int:
+    """Return the lowest number that the file of the newest event may have."""
+    return max(state.n - MOST_JOINED + 1, 0)
+
+
 def _stored(ports: TableContext, start: int) -> dict[int, Instant]:
-    """Return the storage's receipt time of each event from number ``start`` on."""
+    """Return the storage's receipt time of each file of events from number ``start`` on."""
     after = event_path(start - 1) if start else None
     entries = ports.storage.list(TIMELINE, after=after)
     return {n: e.modified for e in entries if (n := number(e.path)) is not None}

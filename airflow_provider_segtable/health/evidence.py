@@ -13,9 +13,10 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     CorruptTable,
     InvalidInput,
@@ -26,7 +27,7 @@ from airflow_provider_segtable.core.errors import (
     VersionExpired,
 )
 from airflow_provider_segtable.core.indexes.index_state import INDEXES
-from airflow_provider_segtable.core.log.events import Event, decode
+from airflow_provider_segtable.core.log.events import Event, decode_file
 from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.families.change_events import RowsChanged
 from airflow_provider_segtable.core.log.families.log_store_events import LogEpochBegun
@@ -60,12 +61,10 @@ from airflow_provider_segtable.table.adopted_files import FOLDER as ADOPTED
 from airflow_provider_segtable.table.adopted_files import AdoptedFile, adopted_entries
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.dropping import indexes_with_logs
-from airflow_provider_segtable.table.log.checkpoint import read_checkpoint
 from airflow_provider_segtable.table.log.event_log import (
     CHECKPOINTS,
     TIMELINE,
     EventLog,
-    checkpoint_path,
     number,
 )
 
@@ -156,17 +155,17 @@ def _newest(ports: TableContext) -> tuple[State | None, bool]:
     except (CorruptTable, NotATable, VersionExpired, NotFound):
         pass
     found: list[State] = []
-    for base in (*_checkpoints(ports, log), None):
+    for base in (*_checkpoints(log), None):
         start = base.n + 1 if base else log.begin()
         state = _folded(log, base, start)
         found += [state] if state else []
     return max(found, key=lambda state: state.n, default=None), False
 
 
-def _checkpoints(ports: TableContext, log: EventLog) -> Iterator[State]:
+def _checkpoints(log: EventLog) -> Iterator[State]:
     for n in log.checkpoints():
         try:
-            yield read_checkpoint(ports.storage.read(checkpoint_path(n)))
+            yield log.proved(n)
         except (CorruptTable, NotFound):
             continue
 
@@ -197,7 +196,7 @@ def _events(ports: TableContext, entries: Iterable[Entry]) -> Iterator[Event]:
     for entry in entries:
         if number(entry.path) is not None and entry.path.endswith(".json"):
             try:
-                yield decode(ports.storage.read(entry.path), entry.path)
+                yield from decode_file(ports.storage.read(entry.path), entry.path)
             except (CorruptTable, NotFound):
                 continue
 

@@ -11,10 +11,11 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from airflow_provider_segtable.core.arguments import plain, shown
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError, StorageError
 from airflow_provider_segtable.core.recovery.diagnosis import Finding
 from airflow_provider_segtable.core.time import Instant, iso

@@ -7,8 +7,7 @@
 3. It does not grow with the table: of the findings it keeps ``MOST``, the worst ones.
 """
 
-from dataclasses import dataclass
-
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.log.state import State

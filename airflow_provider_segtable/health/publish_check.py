@@ -15,12 +15,13 @@
 
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 import pyarrow as pa
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import SegtableError, StorageError, VersionExpired
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.state import State

@@ -16,13 +16,14 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.schemes import SCHEMES, Scheme
 from airflow_provider_segtable.core.secret import SecretOptions
 

@@ -28,11 +28,11 @@ Targets (whether they can be read, are segtable's, and have all their files):
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     CorruptTable,
     ForeignTable,

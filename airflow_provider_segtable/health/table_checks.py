@@ -41,7 +41,7 @@ Data files against the log's descriptors:
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -50,6 +50,7 @@ from pyroaring import BitMap
 
 from airflow_provider_segtable.core.catch_up import files_in
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import Vectors, checksums, paths
 from airflow_provider_segtable.core.errors import (
     CorruptTable,
@@ -85,7 +86,7 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.index_lifecycle import inner_tables
 from airflow_provider_segtable.table.indexes.index_entries import entries_in
 from airflow_provider_segtable.table.indexes.key_entries import records_of
-from airflow_provider_segtable.table.log.event_log import EventLog, event_path
+from airflow_provider_segtable.table.log.event_log import EventLog, event_path, path_of
 from airflow_provider_segtable.table.log_store.file_reader import files_of_bucket
 
 
@@ -389,7 +390,7 @@ def _misplaced(
     for event, found in ranges:
         if found.start != at:
             what = f"{found} follows {at}: its records are not where they should be"
-            yield broken_log_range(event_path(event.n), MISPLACED, what)
+            yield broken_log_range(path_of(event), MISPLACED, what)
         at = found.end
     if at != known.end:
         what = f"bucket {bucket} is committed up to {known.end}, its ranges up to {at}"
@@ -408,7 +409,7 @@ def _wrong_files(
     """Yield differences between a range and the footers of its files."""
     action = event.action
     segments = published(state, action, event.time) if isinstance(action, Appended) else ()
-    where = event_path(event.n)
+    where = path_of(event)
     try:
         files = [*files_of_bucket(ports, segments, found.bucket)]
     except (NotFound, CorruptTable) as error:

@@ -22,12 +22,13 @@
 9. A storage failure does not prove damage: a file that could not be read is UNCHECKED.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import islice
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     CorruptTable,
     NotATable,
@@ -265,32 +266,55 @@ class _Walk:
         """Read, fold and check all events and checkpoints."""
         storage, log = self.ports.storage, EventLog(self.ports.storage)
         self.first = log.first()
-        numbers = [n for e in storage.list(TIMELINE) if (n := number(e.path)) is not None]
+        numbers = sorted(n for e in storage.list(TIMELINE) if (n := number(e.path)) is not None)
         if not numbers:
             _refuse_dropped(log)
             raise NotATable(f"{storage.uri} holds no segtable table: check the path")
         self.last = max(*numbers, self.first)
         checkpoints = {n for n in log.checkpoints() if n >= self.first}
         tagged = {n for e in storage.list(TAGS) if (n := tagged_number(e.path)) is not None}
-        for start in range(self.first, self.last + 1, BLOCK):
-            block = range(start, min(start + BLOCK, self.last + 1))
-            for n, event in zip(block, pool.map(self._read, block), strict=True):
-                self._take(n, event)
-                if n in checkpoints:
-                    self._compare(n)
-                if self.state and n in tagged:
-                    self.tagged[n] = self.state
-                self.good = self.state or self.good
-                report("log", n - self.first + 1, self.last + 1 - self.first)
+        due = self.first
+        for n, event in self._events(pool, numbers):
+            for missing in range(due, n):
+                self._take(missing, log_gap(event_path(missing), missing, self.last))
+            self._take(n, event)
+            if n in checkpoints:
+                self._compare(n)
+            if self.state and n in tagged:
+                self.tagged[n] = self.state
+            self.good = self.state or self.good
+            due, self.last = n + 1, max(n, self.last)
+            report("log", due - self.first, self.last + 1 - self.first)
+        for missing in range(due, self.last + 1):
+            self._take(missing, log_gap(event_path(missing), missing, self.last))
         if self.good is None and not self.findings:
             self.findings.append(log_without_base(CHECKPOINTS, self.first))
 
-    def _read(self, n: int) -> Event | Finding:
+    def _events(
+        self, pool: ThreadPoolExecutor, numbers: Sequence[int]
+    ) -> Iterator[tuple[int, Event | Finding]]:
+        """Yield the events from the first number on, and findings for files without."""
+        begin = max((n for n in numbers if n <= self.first), default=self.first)
+        names, due = [n for n in numbers if n >= begin], self.first
+        for start in range(0, len(names), BLOCK):
+            block = names[start : start + BLOCK]
+            for name, found in zip(block, pool.map(self._read, block), strict=True):
+                if name < due and name >= self.first:
+                    within = f"event {name} is in a file of several events, too"
+                    yield name, broken_event(event_path(name), within)
+                elif isinstance(found, Finding):
+                    yield from [(name, found)] if name >= due else ()
+                    due = max(name + 1, due)
+                else:
+                    yield from ((each.n, each) for each in found if each.n >= due)
+                    due = max(found[-1].n + 1, due) if found else due
+
+    def _read(self, n: int) -> Finding | Sequence[Event]:
+        """Return the events of a file; none if it expired since."""
         try:
-            event = EventLog(self.ports.storage).event(n)
+            return EventLog(self.ports.storage).file(n) or ()
         except CorruptTable as error:
             return broken_event(event_path(n), str(error))
-        return event or log_gap(event_path(n), n, self.last)
 
     def _take(self, n: int, event: Event | Finding) -> None:
         if isinstance(event, Finding):
@@ -337,7 +361,7 @@ class _Walk:
     def _checkpoint(self, n: int) -> State | None:
         path = checkpoint_path(n)
         try:
-            return read_checkpoint(self.ports.storage.read(path))
+            return EventLog(self.ports.storage).proved(n)
         except NotFound:
             return None  # expired meanwhile
         except (CorruptTable, UnsupportedFormat) as error:

@@ -29,7 +29,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -39,14 +39,14 @@ from airflow.sdk.log import mask_secret
 
 from airflow_provider_segtable.coordination.zookeeper.access import parse_options
 from airflow_provider_segtable.core.arguments import plain
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.secret import SecretOptions, is_secret_name, redacted
 from airflow_provider_segtable.hooks.aws import aws_options
-from airflow_provider_segtable.storage import check_uri, open_storage
-from airflow_provider_segtable.table.context import TableContext, open_context
 
 if TYPE_CHECKING:
     from airflow_provider_segtable.library.table import Table
+    from airflow_provider_segtable.table.context import TableContext
 
 _EXAMPLE = {
     "conn_type": "segtable",
@@ -57,7 +57,7 @@ _EXAMPLES = {
     "storage_options": '{"endpoint": "http://127.0.0.1:9000"}',
     "log_store_options": '{"token_file": "/run/secrets/log-store", "ca": "ca.pem"}',
 }
-PortsOf = Callable[[str], AbstractContextManager[TableContext]]
+PortsOf = Callable[[str], "AbstractContextManager[TableContext]"]
 """Opens the ports of a table by its name."""
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -120,6 +120,8 @@ class Place:
             InvalidInput: the name is empty, or is relative and leads out of the root, or there is
                 no root, or the URI is not a table's.
         """
+        from airflow_provider_segtable.storage import check_uri
+
         if _ABSOLUTE.match(plain("table", table)):
             return check_uri(table)
         if ".." in table.split("/"):
@@ -140,12 +142,14 @@ class Place:
         return check_uri(f"{self.root.rstrip('/')}/{table}")
 
     @contextmanager
-    def table_ports(self, table: str, *, author: str | None = None) -> Iterator[TableContext]:
+    def table_ports(self, table: str, *, author: str | None = None) -> "Iterator[TableContext]":
         """Open the ports of a table.
 
         Leaving waits until what was committed is published, as tasks downstream expect it, and ends
         the session with ZooKeeper.
         """
+        from airflow_provider_segtable.table.context import open_context
+
         ports = open_context(
             self.uri(table),
             zookeeper=self.zookeeper,
@@ -168,10 +172,10 @@ class Place:
         A table's ports are opened anew each time, as they keep the table's state. The session ends
         at the end.
         """
-        mutex, opened = Lock(), list[TableContext]()
+        mutex, opened = Lock(), list["TableContext"]()
         with ExitStack() as session:
 
-            def ports_of(table: str) -> AbstractContextManager[TableContext]:
+            def ports_of(table: str) -> "AbstractContextManager[TableContext]":
                 with mutex:
                     if not opened:
                         first = self.table_ports(table, author=author)
@@ -281,7 +285,7 @@ class SegtableHook(BaseHook):
         return self.place
 
     @contextmanager
-    def table_ports(self, table: str, *, author: str | None = None) -> Iterator[TableContext]:
+    def table_ports(self, table: str, *, author: str | None = None) -> "Iterator[TableContext]":
         """Open the ports of a table.
 
         Leaving waits until what was committed is published, as tasks downstream expect it, and ends
@@ -300,6 +304,8 @@ class SegtableHook(BaseHook):
 
     def test_connection(self) -> tuple[bool, str]:
         """List the root and query ZooKeeper; return whether both answer, and a message."""
+        from airflow_provider_segtable.storage import open_storage
+
         try:
             place = self.place
             storage = open_storage(place.uri("."), place.storage_options)

@@ -39,16 +39,16 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from airflow_provider_segtable.coordination.embedded_zookeeper import find_java
 from airflow_provider_segtable.coordination.zookeeper.access import (
     OPTIONS_VARIABLE as ZOOKEEPER_VARIABLE,
 )
 from airflow_provider_segtable.core.arguments import plain, shown
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     DependencyMissing,
     EnvironmentIncomplete,
@@ -56,8 +56,6 @@ from airflow_provider_segtable.core.errors import (
     InvalidInput,
 )
 from airflow_provider_segtable.core.secret import SecretOptions, is_secret_name, redacted
-from airflow_provider_segtable.spark.driver.session import SHORT_LIVED_DRIVER
-from airflow_provider_segtable.storage.table_paths import OPTIONS_VARIABLE, READER_VARIABLE
 
 DEPLOY_MODES = ("client", "cluster")
 _KEY = re.compile(r"spark(?:\.[A-Za-z0-9_/$-]+)+")
@@ -246,6 +244,8 @@ class Submission:
 
     def secrets(self) -> SecretOptions:
         """Return the environment variables that carry options."""
+        from airflow_provider_segtable.storage.table_paths import OPTIONS_VARIABLE, READER_VARIABLE
+
         carried = {
             OPTIONS_VARIABLE: self.storage_options,
             READER_VARIABLE: self.reader_options,
@@ -336,6 +336,8 @@ class LocalSparkSubmit:
                 return
 
     def _command(self, submission: Submission, home: Path, file: Path | None) -> list[str]:
+        from airflow_provider_segtable.spark.driver.session import SHORT_LIVED_DRIVER
+
         where = ["--master", checked_master(self.master)] if self.master else []
         if submission.conf.get(_DEPLOY_MODE, "client") != "client":
             raise InvalidInput(
@@ -499,6 +501,8 @@ def spark_home() -> Path:
 
 def local_spark_here() -> bool:
     """Return whether ``LocalSparkSubmit`` finds a Spark and a Java on this machine."""
+    from airflow_provider_segtable.coordination.embedded_zookeeper import find_java
+
     try:
         spark_home()
         find_java()
@@ -519,6 +523,8 @@ def _spark_submit_hook() -> Any:
 
 
 def _local_environment(submission: Submission) -> dict[str, str]:
+    from airflow_provider_segtable.coordination.embedded_zookeeper import find_java
+
     java = find_java().resolve()
     return {
         "PYSPARK_DRIVER_PYTHON": sys.executable,

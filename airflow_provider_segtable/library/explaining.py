@@ -7,8 +7,9 @@
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.reads.selection import FilePlan, ReadPlan

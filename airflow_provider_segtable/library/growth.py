@@ -3,14 +3,15 @@
 1. A checkpoint has the summaries of its chunks, so its size needs no segment. The newest events,
    since the last checkpoint that is used, are applied one by one, and each gives a point.
 2. Of the checkpoints so many are read, evenly, that their bytes stay below ``MOST_BYTES``, and the
-   points below ``most``. A short log is applied whole.
+   points below ``most``. Their sidecars count, by the number of segments. A short log is applied
+   whole.
 3. Points before the log's first event are unknown: expired events leave none.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import Instant
@@ -21,6 +22,8 @@ from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, EventLog,
 T = TypeVar("T")
 MOST_POINTS = 200
 MOST_BYTES = 64 * 1024 * 1024
+BYTES_A_SEGMENT = 12
+"""About as many bytes has a segment in a checkpoint or a sidecar, at least."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +76,7 @@ def _states(log: EventLog, newest: State, most: int) -> Iterator[State]:
     first, begin = log.first(), log.begin()
     state: State | None = None
     if newest.n - begin > most or first > begin:
-        for n in _checkpoints(log, newest.n, most // 2):
+        for n in _checkpoints(log, newest, most // 2):
             found = log.at_checkpoint(n)
             if found is not None:
                 state = found
@@ -88,14 +91,14 @@ def _states(log: EventLog, newest: State, most: int) -> Iterator[State]:
             yield state
 
 
-def _checkpoints(log: EventLog, until: int, most: int) -> Sequence[int]:
+def _checkpoints(log: EventLog, newest: State, most: int) -> Sequence[int]:
     """Return the numbers of the checkpoints to read, ascending (rule 2)."""
     sizes = {
         n: entry.size
         for entry in log.storage.list(CHECKPOINTS)
-        if (n := number(entry.path)) is not None and n <= until
+        if (n := number(entry.path)) is not None and n <= newest.n
     }
-    room = MOST_BYTES // max([1, *sizes.values()])
+    room = MOST_BYTES // max([1, BYTES_A_SEGMENT * len(newest.timeline), *sizes.values()])
     return _evenly(sorted(sizes), max(1, min(most, room)))
 
 

@@ -15,10 +15,10 @@
 
 import time
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeAlias
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import Fenced, InvalidInput, LockLost
 from airflow_provider_segtable.core.log_store.manifest import Offset, Position
 from airflow_provider_segtable.core.log_store.reading import Expired, Reset

@@ -35,12 +35,12 @@ import os
 import tempfile
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 
 import pyarrow as pa
 
 from airflow_provider_segtable.core.counted import MIB, describe_size
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, LogStoreFull, StorageError
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.manifest import CommittedEnd, Epoch, Offset

@@ -27,10 +27,10 @@ ca                 file of the authorities that certify stores with TLS; by defa
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     CoordinatorUnavailable,
     InvalidInput,

@@ -7,10 +7,10 @@
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from airflow_provider_segtable import __version__
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.plan import PlanState

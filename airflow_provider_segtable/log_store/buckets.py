@@ -33,10 +33,10 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from airflow_provider_segtable.core.counted import counted, describe_size
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     CheckpointPending,
     Fenced,

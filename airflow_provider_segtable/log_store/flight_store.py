@@ -40,7 +40,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass
 from queue import Empty
 from typing import Any, NoReturn
 from uuid import uuid4
@@ -48,6 +47,7 @@ from uuid import uuid4
 import pyarrow as pa
 from pyarrow import flight
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     InvalidInput,
     LogStoreFull,

@@ -36,7 +36,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from struct import Struct
 from typing import Any, TypeAlias
@@ -46,6 +45,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from airflow_provider_segtable.core import errors
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     InvalidInput,
     LogStoreGone,

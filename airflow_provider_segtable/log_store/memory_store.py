@@ -8,10 +8,11 @@
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 from uuid import uuid4
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import LogStoreGone
 from airflow_provider_segtable.core.log_store.manifest import CommittedEnd, Epoch, Offset, Position
 from airflow_provider_segtable.core.log_store.reading import (

@@ -9,31 +9,25 @@
 
 from collections.abc import Mapping, Sequence
 from time import monotonic
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_segtable.core.arguments import plain
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.families.append_events import Appended
-from airflow_provider_segtable.core.log.families.change_events import RowsChanged
-from airflow_provider_segtable.core.requests.change_request import (
-    ChangeRequest,
-    Delete,
-    FileRows,
-    Matched,
-    Merge,
-    Sql,
-    Unmatched,
-    Update,
-    action,
-    arguments_of,
-    columns_in,
-    selected,
-)
 from airflow_provider_segtable.operators.spark_operator import SegtableCommitOperator
-from airflow_provider_segtable.planning.engine import Choice, Engine
-from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.core.requests.change_request import (
+        ChangeRequest,
+        Delete,
+        FileRows,
+        Merge,
+        Sql,
+        Update,
+    )
+    from airflow_provider_segtable.planning.engine import Choice
+    from airflow_provider_segtable.table.context import TableContext
+    from airflow_provider_segtable.table.snapshot import Snapshot
 
 _RESULT = ("kind", "event", "matched", "deleted", "inserted", "seconds")
 
@@ -59,7 +53,7 @@ class SegtableChangeOperator(SegtableCommitOperator):
         super().__init__(**kwargs)
         self.only_look = dry_run  # operators have a method ``dry_run``
 
-    def request(self, commit_id: str | None) -> ChangeRequest:
+    def request(self, commit_id: str | None) -> "ChangeRequest":
         """Return the change request.
 
         Raises:
@@ -74,11 +68,15 @@ class SegtableChangeOperator(SegtableCommitOperator):
 
     def asked(self, commit_id: str | None) -> Sequence[str]:
         """Return the application's arguments."""
+        from airflow_provider_segtable.core.requests.change_request import arguments_of
+        from airflow_provider_segtable.planning.engine import Engine
+
         Engine.of(self.engine)
         return arguments_of(self.request(commit_id))
 
-    def here(self, ports: TableContext, commit_id: str | None) -> dict[str, Any] | None:
+    def here(self, ports: "TableContext", commit_id: str | None) -> dict[str, Any] | None:
         """Change rows in this process, unless Spark has to."""
+        from airflow_provider_segtable.table.snapshot import Snapshot
         from airflow_provider_segtable.table.table import Table
 
         start, request = monotonic(), self.request(commit_id)
@@ -97,7 +95,8 @@ class SegtableChangeOperator(SegtableCommitOperator):
             self.before: False,
         }
 
-    def _choice(self, request: ChangeRequest, snapshot: Snapshot) -> Choice:
+    def _choice(self, request: "ChangeRequest", snapshot: "Snapshot") -> "Choice":
+        from airflow_provider_segtable.planning.engine import Engine
         from airflow_provider_segtable.table.changes.arrow_engine import size_of, why_spark
 
         auto = Engine.of(self.engine) is Engine.AUTO
@@ -110,8 +109,11 @@ class SegtableChangeOperator(SegtableCommitOperator):
         """Return the fields that all requests have."""
         return {"commit_id": commit_id, "dry_run": self.only_look}
 
-    def logged(self, ports: TableContext, n: int) -> dict[str, Any] | None:
+    def logged(self, ports: "TableContext", n: int) -> dict[str, Any] | None:
         """Return the change of event ``n``."""
+        from airflow_provider_segtable.core.log.families.append_events import Appended
+        from airflow_provider_segtable.core.log.families.change_events import RowsChanged
+
         event = ports.log.event(n)
         action = event.action if event else None
         if isinstance(action, Appended) and ports.log.load().table.kind.rules is not None:
@@ -137,7 +139,7 @@ class SegtableChangeOperator(SegtableCommitOperator):
 
     def reported(
         self,
-        ports: TableContext,  # noqa: ARG002  # the application's counts are complete
+        ports: "TableContext",  # noqa: ARG002  # the application's counts are complete
         facts: Mapping[str, Any],
     ) -> dict[str, Any] | None:
         """Return the change that an application reports."""
@@ -198,6 +200,8 @@ class SegtableRowsOperator(SegtableChangeOperator):
 
     def selection(self) -> dict[str, Any]:
         """Return the fields of the request that select rows."""
+        from airflow_provider_segtable.core.requests.change_request import selected
+
         rows = file_rows("matches", self.matches, self.format, self.options)
         where = None if self.where is None else plain("where", self.where, sql=True)
         return {
@@ -212,8 +216,10 @@ class SegtableDeleteOperator(SegtableRowsOperator):
 
     kind = "delete"
 
-    def request(self, commit_id: str | None) -> Delete:
+    def request(self, commit_id: str | None) -> "Delete":
         """Return the change request."""
+        from airflow_provider_segtable.core.requests.change_request import Delete
+
         return Delete(**self.selection(), **self.named(commit_id))
 
 
@@ -236,8 +242,10 @@ class SegtableUpdateOperator(SegtableRowsOperator):
         super().__init__(**kwargs)
         self.set = set
 
-    def request(self, commit_id: str | None) -> Update:
+    def request(self, commit_id: str | None) -> "Update":
         """Return the change request."""
+        from airflow_provider_segtable.core.requests.change_request import Update
+
         return Update(set=assigning(self.set), **self.selection(), **self.named(commit_id))
 
 
@@ -284,12 +292,19 @@ class SegtableMergeOperator(SegtableChangeOperator):
         self.set = set
         self.format = format
 
-    def read_from(self, ports: TableContext) -> tuple[str, ...]:
+    def read_from(self, ports: "TableContext") -> tuple[str, ...]:
         """Return the table and the source."""
         return (*super().read_from(ports), self.source)
 
-    def request(self, commit_id: str | None) -> Merge:
+    def request(self, commit_id: str | None) -> "Merge":
         """Return the change request."""
+        from airflow_provider_segtable.core.requests.change_request import (
+            Matched,
+            Merge,
+            Unmatched,
+            action,
+        )
+
         source = file_rows("source", self.source, self.format, self.options)
         if source is None:
             raise InvalidInput(f"source = {self.source!r} is not a file: give a path")
@@ -305,20 +320,26 @@ class SegtableMergeOperator(SegtableChangeOperator):
 
 def file_rows(
     name: str, path: str | None, kind: str | None, options: Mapping[str, str] | None
-) -> FileRows | None:
+) -> "FileRows | None":
     """Return the rows of a file; None without a path."""
+    from airflow_provider_segtable.core.requests.change_request import FileRows
+
     if not path:
         return None
     return FileRows(path=plain(name, path), format=kind, options=options or {})
 
 
-def assigning(to: Mapping[str, str] | None) -> dict[str, Sql]:
+def assigning(to: Mapping[str, str] | None) -> "dict[str, Sql]":
     """Return new values as SQL."""
+    from airflow_provider_segtable.core.requests.change_request import Sql
+
     return {name: Sql(text) for name, text in (to or {}).items()}
 
 
 def columns(name: str, on: Sequence[str] | str | None) -> tuple[str, ...]:
     """Return the names of columns, given as a list or as ``a,b``."""
+    from airflow_provider_segtable.core.requests.change_request import columns_in
+
     return columns_in(plain(name, on)) if isinstance(on, str) else tuple(on or ())
 
 

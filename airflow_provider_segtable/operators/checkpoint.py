@@ -8,18 +8,17 @@
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, Context
 
 from airflow_provider_segtable.core.arguments import seconds, shown
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.families.append_events import Appended
-from airflow_provider_segtable.library.log_stores import checkpoint_log
 from airflow_provider_segtable.operators.rendered import AssetEventOperator, logged
-from airflow_provider_segtable.services.log_directory import addresses
-from airflow_provider_segtable.table.context import TableContext
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.table.context import TableContext
 
 FAIL, SKIP = "fail", "skip"
 
@@ -53,6 +52,8 @@ class SegtableCheckpointOperator(AssetEventOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Ask for the checkpoint, and return a summary of it."""
+        from airflow_provider_segtable.library.log_stores import checkpoint_log
+
         with self.opened(context, f"checkpoint of {self.table}") as ports:
             self._check()
             begun = ports.log.load().n
@@ -65,7 +66,7 @@ class SegtableCheckpointOperator(AssetEventOperator):
         self.log.info("checkpoint: %s committed, version %s, by %s", rows, made.version, services)
         return {**made.facts(), "records": records}
 
-    def read_from(self, ports: TableContext) -> tuple[str, ...]:  # noqa: ARG002
+    def read_from(self, ports: "TableContext") -> tuple[str, ...]:  # noqa: ARG002
         """Return no dataset: the records were in the log store."""
         return ()
 
@@ -77,15 +78,19 @@ class SegtableCheckpointOperator(AssetEventOperator):
                 "correct it"
             )
 
-    def _skip_unserved(self, ports: TableContext) -> None:
+    def _skip_unserved(self, ports: "TableContext") -> None:
+        from airflow_provider_segtable.services.log_directory import addresses
+
         if self.if_not_served == SKIP and not addresses(
             ports.coordinator, ports.log.load().table.table_id
         ):
             raise AirflowSkipException(f"no service serves the log store of {self.table}")
 
 
-def _commits(ports: TableContext, begun: int, version: int) -> Iterator[tuple[int, int]]:
+def _commits(ports: "TableContext", begun: int, version: int) -> Iterator[tuple[int, int]]:
     """Yield the log store's commits after an event, up to a version: event and records."""
+    from airflow_provider_segtable.core.log.families.append_events import Appended
+
     for event in logged(ports, range(begun + 1, version + 1)):
         ranges = event.action.log if isinstance(event.action, Appended) else ()
         if ranges:

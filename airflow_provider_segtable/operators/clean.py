@@ -6,15 +6,17 @@ of a killed one, so retries and concurrent runs are harmless.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.operators.rendered import AssetEventOperator, own_events
-from airflow_provider_segtable.planning.properties import Retention
-from airflow_provider_segtable.services.cleaning import CleaningRun, clean
-from airflow_provider_segtable.table.context import TableContext
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.planning.properties import Retention
+    from airflow_provider_segtable.services.cleaning import CleaningRun
+    from airflow_provider_segtable.table.context import TableContext
 
 
 class SegtableCleanOperator(AssetEventOperator):
@@ -46,6 +48,8 @@ class SegtableCleanOperator(AssetEventOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Clean the table and return a summary."""
+        from airflow_provider_segtable.services.cleaning import clean
+
         with self.opened(context, f"cleaning {self.table}") as ports:
             retention, begun = self._retention(ports), ports.log.load().n
             run = clean(ports, retention=retention, dry_run=self.only_look)
@@ -55,12 +59,14 @@ class SegtableCleanOperator(AssetEventOperator):
         self._log_run(run, counts)
         return {**counts, "dry_run": run.dry_run}
 
-    def _retention(self, ports: TableContext) -> Retention:
+    def _retention(self, ports: "TableContext") -> "Retention":
+        from airflow_provider_segtable.planning.properties import Retention
+
         given = {f"retention.{name}": str(value) for name, value in (self.retention or {}).items()}
         properties = ports.log.load().table.properties
         return Retention.read({**properties, **given})
 
-    def _log_run(self, run: CleaningRun, counts: Mapping[str, int]) -> None:
+    def _log_run(self, run: "CleaningRun", counts: Mapping[str, int]) -> None:
         for name, count in counts.items():
             self.log.info("%s: %s", name, describe_size(count) if name == "bytes" else count)
         for why, count in Counter(run.kept.values()).items():
@@ -78,7 +84,7 @@ class SegtableCleanOperator(AssetEventOperator):
             self.log.warning("index %s was not cleaned: %s", name, error)
 
 
-def summary(run: CleaningRun) -> dict[str, int]:
+def summary(run: "CleaningRun") -> dict[str, int]:
     """Return the facts of a cleaning as numbers: XCom has no lists of files."""
     facts = run.facts()
     lists = ("segments", "files", "vectors", "orphans", "log_files")

@@ -6,7 +6,7 @@ The plans are named, or made first: by the policy, or for segments that a user c
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_segtable.operators.fields import Asked, asked_work
 from airflow_provider_segtable.operators.plan import overridden
@@ -15,12 +15,10 @@ from airflow_provider_segtable.operators.plans_operator import (
     sentence,
     summary,
 )
-from airflow_provider_segtable.services.attempt import in_process
-from airflow_provider_segtable.services.compact_table import carry_out
-from airflow_provider_segtable.services.compaction import PlanResult
-from airflow_provider_segtable.services.planner import plan_inner_tables, plan_table
-from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.table.context import TableContext
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.services.compaction import PlanResult
+    from airflow_provider_segtable.table.context import TableContext
 
 
 class SegtableCompactOperator(SegtablePlansOperator):
@@ -64,8 +62,11 @@ class SegtableCompactOperator(SegtablePlansOperator):
         """Return the plans, or the segments and their kind."""
         return asked_work(self.plans, self.kind, self.segments)
 
-    def plan_ids(self, ports: TableContext, asked: Asked) -> Sequence[str] | None:
+    def plan_ids(self, ports: "TableContext", asked: Asked) -> Sequence[str] | None:
         """Return the ids of the plans to carry out; None means every pending plan."""
+        from airflow_provider_segtable.services.planner import plan_table
+        from airflow_provider_segtable.services.request import request
+
         if asked.kind:
             policy = overridden(ports, self.policy or {})
             made = request(ports, asked.kind, segments=asked.segments, policy=policy)
@@ -75,17 +76,21 @@ class SegtableCompactOperator(SegtablePlansOperator):
             self._compact_indexes(ports)
         return asked.plans
 
-    def _compact_indexes(self, ports: TableContext) -> None:
+    def _compact_indexes(self, ports: "TableContext") -> None:
         """Compact the tables of indexes in this task: they are small, and no read needs them."""
+        from airflow_provider_segtable.services.attempt import in_process
+        from airflow_provider_segtable.services.compact_table import carry_out
+        from airflow_provider_segtable.services.planner import plan_inner_tables
+
         for folder, run in plan_inner_tables(ports):
             ids = [launch.plan_id for launch in run.launches]
             inner = ports.within(folder)
             self._say(carry_out(inner, ids, in_process(inner.files)))
 
-    def summary(self, results: Sequence[PlanResult]) -> dict[str, Any]:
+    def summary(self, results: "Sequence[PlanResult]") -> dict[str, Any]:
         """Return results as plain values, for XCom; sizes in bytes."""
         return summary(results)
 
-    def sentence(self, results: Sequence[PlanResult]) -> str:
+    def sentence(self, results: "Sequence[PlanResult]") -> str:
         """Return a run in one line."""
         return sentence(results)

@@ -18,7 +18,6 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from inspect import signature
 from logging import INFO, WARNING
 from typing import Any, Protocol
@@ -27,14 +26,13 @@ from airflow.providers.common.compat.sdk import AirflowException, Context
 from airflow.sdk.exceptions import AirflowRuntimeError
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.author import task_named
 from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
 from airflow_provider_segtable.hooks.segtable import PortsOf
 from airflow_provider_segtable.operators.emission import Emission, Located, emissions
 from airflow_provider_segtable.operators.rendered import run_name
-from airflow_provider_segtable.services.cancelling import cancel
-from airflow_provider_segtable.storage.local import SystemClock
 
 LIVE = ("queued", "running")
 SKIPPED = "skipped"
@@ -219,6 +217,8 @@ class Emitter:
         Raises:
             AirflowException: some could not be triggered or cancelled, all others were.
         """
+        from airflow_provider_segtable.storage.local import SystemClock
+
         launches = [each for each in located if self._has_dag(each)]
         runs = emissions(
             launches, trigger_dag_ids=self.trigger_dag_ids, plans_per_run=self.plans_per_run
@@ -248,6 +248,8 @@ class Emitter:
 
     def _place(self, run: Emission, runs: DagRuns, now: Instant, conf: Mapping[str, Any]) -> str:
         """Trigger a run, unless its plans have one or are cancelled; return the error, if any."""
+        from airflow_provider_segtable.services.cancelling import cancel
+
         try:
             placed = placed_run(run, runs, now, conf=conf)
             if placed.cancelled:

@@ -13,15 +13,16 @@
 import hashlib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count, takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_segtable.core.counted import counted, describe_size
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.plan_kinds import kinds
 from airflow_provider_segtable.core.time import MINUTE_US, Instant, Interval
-from airflow_provider_segtable.services.planner import Launch
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.services.planner import Launch
 
 LONGEST_RUN_ID = 250
 AGAIN_MINUTES = 5.0
@@ -34,7 +35,7 @@ class Located:
     """A launch with the name of its table."""
 
     table: str
-    launch: Launch
+    launch: "Launch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,7 @@ class Emission:
     dag_id: str
     run_id: str
     table: str
-    launches: tuple[Launch, ...]
+    launches: "tuple[Launch, ...]"
 
     @property
     def changed_at(self) -> Instant:
@@ -164,7 +165,7 @@ def check_emission(
             )
 
 
-def note_of(batch: Sequence[Launch]) -> str:
+def note_of(batch: "Sequence[Launch]") -> str:
     """Return the work of a batch in one line."""
     segments = counted(sum(launch.segments for launch in batch), "segment")
     size = describe_size(sum(launch.size for launch in batch))
@@ -186,6 +187,8 @@ def legal_run_id(text: str) -> str:
 
 
 def _rank(kind: str) -> tuple[int, str]:
+    from airflow_provider_segtable.core.log.plan_kinds import kinds
+
     known = [each.kind for each in kinds()]
     return (known.index(kind) if kind in known else len(known)), kind
 

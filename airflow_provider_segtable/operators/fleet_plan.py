@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import BaseOperator, Context
 
@@ -19,7 +19,6 @@ from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.time import iso
 from airflow_provider_segtable.hooks.fleet import fleet_of, tables_of
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
-from airflow_provider_segtable.library.fleet_lags import with_log_store_lags
 from airflow_provider_segtable.operators.dag_runs import Emitter
 from airflow_provider_segtable.operators.emission import Located
 from airflow_provider_segtable.operators.metrics import send_fleet
@@ -31,11 +30,10 @@ from airflow_provider_segtable.operators.objective_alerts import (
 from airflow_provider_segtable.operators.plan import PLANS_PER_RUN
 from airflow_provider_segtable.operators.rendered import author_of, refused_at_once
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
-from airflow_provider_segtable.planning.fleet.fleet_memory import FoundTables
-from airflow_provider_segtable.services.fleet_memory_file import read_memory, write_memory
-from airflow_provider_segtable.services.fleet_run import FleetRun, TableReport, run_fleet
-from airflow_provider_segtable.storage import open_storage
-from airflow_provider_segtable.storage.local import SystemClock
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.planning.fleet.fleet_memory import FoundTables
+    from airflow_provider_segtable.services.fleet_run import FleetRun, TableReport
 
 
 class SegtableFleetPlanOperator(BaseOperator):
@@ -99,8 +97,14 @@ class SegtableFleetPlanOperator(BaseOperator):
         )
         return emitter.emitted(context, launches)
 
-    def _planned(self, fleet: Fleet, place: Place, author: str) -> tuple[FoundTables, FleetRun]:
+    def _planned(self, fleet: Fleet, place: Place, author: str) -> "tuple[FoundTables, FleetRun]":
         """Run the planner, with the memory of the run before."""
+        from airflow_provider_segtable.library.fleet_lags import with_log_store_lags
+        from airflow_provider_segtable.services.fleet_memory_file import read_memory, write_memory
+        from airflow_provider_segtable.services.fleet_run import run_fleet
+        from airflow_provider_segtable.storage import open_storage
+        from airflow_provider_segtable.storage.local import SystemClock
+
         root = open_storage(place.root, place.storage_options) if place.root else None
         now, before = SystemClock().now(), read_memory(root, fleet.name)
         found = tables_of(fleet, place, before.found, now)
@@ -110,8 +114,10 @@ class SegtableFleetPlanOperator(BaseOperator):
         write_memory(root, fleet.name, replace(run.memory, found=found))
         return found, run
 
-    def _tell(self, context: Context, fleet: Fleet, run: FleetRun) -> None:
+    def _tell(self, context: Context, fleet: Fleet, run: "FleetRun") -> None:
         """Send the metrics of a run, and alerts of objectives that are missed for long."""
+        from airflow_provider_segtable.storage.local import SystemClock
+
         now = SystemClock().now()
         send_fleet(fleet, run, now)
         if self.on_objective_missed:
@@ -124,7 +130,7 @@ class SegtableFleetPlanOperator(BaseOperator):
                 now=now,
             )
 
-    def _log_tables(self, reports: Iterable[TableReport]) -> None:
+    def _log_tables(self, reports: "Iterable[TableReport]") -> None:
         for each in reports:
             if each.error:
                 self.log.warning("%s: not planned: %s", each.name, each.error)
@@ -133,7 +139,7 @@ class SegtableFleetPlanOperator(BaseOperator):
             if each.expected is not None:
                 self.log.warning("%s: %s", each.name, each.expected)
 
-    def _log_run(self, fleet: Fleet, found: FoundTables, run: FleetRun) -> None:
+    def _log_run(self, fleet: Fleet, found: "FoundTables", run: "FleetRun") -> None:
         self._log_found(fleet, found)
         for why, count in Counter(run.looked.values()).items():
             self.log.info("%s looked at: %s", counted(count, "table"), why.value)
@@ -150,7 +156,7 @@ class SegtableFleetPlanOperator(BaseOperator):
             self.log.info("%s %s %s: %s%s", left.code, left.table, plan_id, left.reason, until)
         self.log.info("::endgroup::")
 
-    def _log_found(self, fleet: Fleet, found: FoundTables) -> None:
+    def _log_found(self, fleet: Fleet, found: "FoundTables") -> None:
         tables = counted(len(found.names), "table")
         self.log.info("fleet %s: %s, found by %d listings", fleet.name, tables, found.listings)
         if not found.complete:
@@ -161,7 +167,7 @@ class SegtableFleetPlanOperator(BaseOperator):
             self.log.warning("%s: the fleet file names it, and it is not there", name)
 
 
-def _launches(run: FleetRun, address: Callable[[str], str]) -> Iterator[Located]:
+def _launches(run: "FleetRun", address: Callable[[str], str]) -> Iterator[Located]:
     """Yield all launches in the order of their requests, so that runs of before are named again."""
     every = [
         Located(table=address(name), launch=launch)

@@ -24,7 +24,6 @@ from airflow_provider_segtable.hooks.fleet import fleet_of, tables_of
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
 from airflow_provider_segtable.operators.rendered import author_of, refused_at_once
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
-from airflow_provider_segtable.storage.local import SystemClock
 
 if TYPE_CHECKING:
     from airflow_provider_segtable.health.fleet_upkeep import Upkeep, Wished
@@ -67,6 +66,8 @@ class SegtableFleetUpkeepOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, int]:
         """Look after all tables; fail at the end if anything is wrong."""
+        from airflow_provider_segtable.storage.local import SystemClock
+
         with refused_at_once(f"upkeep of the fleet {self.fleet}"):
             fleet, place = fleet_of(self.fleet, SegtableHook(self.segtable_conn_id).place)
             wished, now = _wished(self.wished), SystemClock().now()

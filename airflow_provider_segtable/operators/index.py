@@ -12,7 +12,7 @@
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import Context
 
@@ -23,9 +23,10 @@ from airflow_provider_segtable.hooks.segtable import Place
 from airflow_provider_segtable.operators.fields import asked_plans
 from airflow_provider_segtable.operators.plans_operator import SegtablePlansOperator, outcomes
 from airflow_provider_segtable.operators.plans_operator import plain as plain_results
-from airflow_provider_segtable.services.compaction import Ended, PlanResult
-from airflow_provider_segtable.services.indexing import requested_plan
-from airflow_provider_segtable.table.context import TableContext
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.services.compaction import PlanResult
+    from airflow_provider_segtable.table.context import TableContext
 
 try:
     from airflow.sdk.exceptions import AirflowRescheduleException
@@ -74,8 +75,10 @@ class SegtableIndexOperator(SegtablePlansOperator):
             )
         return plans or plain("index", self.index or "")
 
-    def plan_ids(self, ports: TableContext, asked: Sequence[str] | str) -> Sequence[str]:
+    def plan_ids(self, ports: "TableContext", asked: Sequence[str] | str) -> Sequence[str]:
         """Return the ids of the plans to carry out, requested now unless they are pending."""
+        from airflow_provider_segtable.services.indexing import requested_plan
+
         if not isinstance(asked, str):
             return asked
         names = [asked] if asked else [*ports.log.load().indexes]
@@ -86,17 +89,19 @@ class SegtableIndexOperator(SegtablePlansOperator):
         """Return the time after which the task pauses; None for the table's own."""
         return None if self.timeout is None else self.timeout.total_seconds()
 
-    def summary(self, results: Sequence[PlanResult]) -> dict[str, Any]:
+    def summary(self, results: "Sequence[PlanResult]") -> dict[str, Any]:
         """Return results as plain values, for XCom."""
+        from airflow_provider_segtable.services.compaction import Ended
+
         done = sum(result.ended is Ended.COMPLETED for result in results)
         return {"completed": done, **self.counts(results), "plans": plain_results(results)}
 
-    def sentence(self, results: Sequence[PlanResult]) -> str:
+    def sentence(self, results: "Sequence[PlanResult]") -> str:
         """Return a run in one line."""
         files = counted(sum(result.segments_in for result in results), "file")
         return f"index plans: {outcomes(results)}; {files} indexed"
 
-    def counts(self, results: Sequence[PlanResult]) -> dict[str, Any]:
+    def counts(self, results: "Sequence[PlanResult]") -> dict[str, Any]:
         """Return the number of files that were indexed."""
         return {"files": sum(result.segments_in for result in results)}
 
@@ -104,8 +109,8 @@ class SegtableIndexOperator(SegtablePlansOperator):
         self,
         context: Context,
         place: Place,
-        settled: Sequence[PlanResult],
-        launched: Sequence[PlanResult],
+        settled: "Sequence[PlanResult]",
+        launched: "Sequence[PlanResult]",
     ) -> dict[str, Any]:
         """Return the summary of the run, or come back for the plans that paused.
 
@@ -122,5 +127,7 @@ class SegtableIndexOperator(SegtablePlansOperator):
         return summary
 
 
-def _paused(results: Collection[PlanResult]) -> list[str]:
+def _paused(results: "Collection[PlanResult]") -> list[str]:
+    from airflow_provider_segtable.services.compaction import Ended
+
     return [result.plan_id for result in results if result.ended is Ended.YIELDED]

@@ -17,22 +17,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_provider_segtable.core.arguments import option, plain, shown
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import InvalidInput, NotFound
-from airflow_provider_segtable.core.log.families.append_events import Appended
-from airflow_provider_segtable.core.log.families.change_events import RowsChanged
-from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat
 from airflow_provider_segtable.core.secret import is_secret_name
 from airflow_provider_segtable.hooks.segtable import Place
 from airflow_provider_segtable.operators.rendered import refused_at_once
 from airflow_provider_segtable.operators.spark_operator import Report, SegtableCommitOperator
-from airflow_provider_segtable.planning.engine import Choice, Engine, only_spark
-from airflow_provider_segtable.table.context import TableContext
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from airflow_provider_segtable.core.log.state import State
     from airflow_provider_segtable.data.files.input_files import InputFile
     from airflow_provider_segtable.data.files.text_values import BadRows
+    from airflow_provider_segtable.planning.engine import Choice
+    from airflow_provider_segtable.table.context import TableContext
 
 
 NOTHING: Mapping[str, Any] = {"event": None, "segments": 0, "rows": 0, "bytes": 0}
@@ -96,6 +94,8 @@ class SegtableFilesOperator(SegtableCommitOperator):
 
     def asked(self, commit_id: str | None) -> Sequence[str]:
         """Return the application's arguments."""
+        from airflow_provider_segtable.planning.engine import Engine
+
         Engine.of(self.engine)
         aside = self._aside()
         sources = (option("source", name) for name in self._for_spark())
@@ -138,7 +138,7 @@ class SegtableFilesOperator(SegtableCommitOperator):
             as_it_is = "://" in file or readable(file, self.format)
             yield from [file] if as_it_is else expanded(file, {})
 
-    def here(self, ports: TableContext, commit_id: str | None) -> dict[str, Any] | None:
+    def here(self, ports: "TableContext", commit_id: str | None) -> dict[str, Any] | None:
         """Write the files' rows in this process, unless Spark has to."""
         import pyarrow as pa
 
@@ -187,21 +187,21 @@ class SegtableFilesOperator(SegtableCommitOperator):
 
         return BadRows(plain("bad_rows", self.bad_rows)) if self.bad_rows else None
 
-    def read_from(self, ports: TableContext) -> tuple[str, ...]:  # noqa: ARG002
+    def read_from(self, ports: "TableContext") -> tuple[str, ...]:  # noqa: ARG002
         """Return the files."""
         return tuple(given_files(self.files))
 
     def written(
-        self, ports: TableContext, rows: "pa.Table", commit_id: str | None
+        self, ports: "TableContext", rows: "pa.Table", commit_id: str | None
     ) -> dict[str, Any]:
         """Write rows in this process, and return the result."""
         raise NotImplementedError
 
-    def rows_of(self, file: "InputFile", state: State, bad: "BadRows | None") -> "pa.Table":
+    def rows_of(self, file: "InputFile", state: "State", bad: "BadRows | None") -> "pa.Table":
         """Return a file's rows, checked; those that do not fit go to ``bad``."""
         return rows_of(file, state, bad=bad)
 
-    def only_spark(self, state: State, files: Sequence[str], stored: Mapping[str, str]) -> str:
+    def only_spark(self, state: "State", files: Sequence[str], stored: Mapping[str, str]) -> str:
         """Return why only Spark can do it; empty if this process can.
 
         Args:
@@ -210,13 +210,17 @@ class SegtableFilesOperator(SegtableCommitOperator):
             stored: storage options of the files.
         """
         from airflow_provider_segtable.data.files.input_files import only_spark_reads
+        from airflow_provider_segtable.planning.engine import only_spark
 
         if self.options:
             return f"option {next(iter(self.options))} is one of Spark's reader"
         return only_spark(state) or only_spark_reads(files, self.format, stored)
 
-    def logged(self, ports: TableContext, n: int) -> dict[str, Any]:
+    def logged(self, ports: "TableContext", n: int) -> dict[str, Any]:
         """Return the append or overwrite of event ``n``."""
+        from airflow_provider_segtable.core.log.families.append_events import Appended
+        from airflow_provider_segtable.core.log.families.change_events import RowsChanged
+
         event = ports.log.event(n)
         action = event.action if event else None
         segments = action.segments if isinstance(action, Appended | RowsChanged) else ()
@@ -227,7 +231,7 @@ class SegtableFilesOperator(SegtableCommitOperator):
             "bytes": sum(segment.size for segment in segments),
         }
 
-    def reported(self, ports: TableContext, facts: Mapping[str, Any]) -> dict[str, Any] | None:
+    def reported(self, ports: "TableContext", facts: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the event that an application reports."""
         n = facts.get("event")
         if n is None:
@@ -258,7 +262,9 @@ class SegtableFilesOperator(SegtableCommitOperator):
                 raise NotFound(f"no file at {name!r}: check the path, and that this worker sees it")
             yield from found
 
-    def _choice(self, state: State, files: Sequence[str], stored: Mapping[str, str]) -> Choice:
+    def _choice(self, state: "State", files: Sequence[str], stored: Mapping[str, str]) -> "Choice":
+        from airflow_provider_segtable.planning.engine import Engine
+
         auto = Engine.of(self.engine) is Engine.AUTO
         why = self.only_spark(state, files, stored) if auto else ""
         found = self._there(files, stored) if auto and not why else ()
@@ -293,16 +299,16 @@ class SegtableIngestOperator(SegtableFilesOperator):
         gone = (option("deleted", self.deleted),) if self.deleted else ()
         return (*super().asked(commit_id), *gone)
 
-    def rows_of(self, file: "InputFile", state: State, bad: "BadRows | None") -> "pa.Table":
+    def rows_of(self, file: "InputFile", state: "State", bad: "BadRows | None") -> "pa.Table":
         """Return a file's rows, checked, with the column that says which are deleted."""
         return rows_of(file, state, self.deleted or None, bad)
 
-    def kind_in(self, ports: TableContext) -> str:
+    def kind_in(self, ports: "TableContext") -> str:
         """Return the work in one word."""
         return self.kind if ports.log.known().table.kind.rules is None else "upsert"
 
     def written(
-        self, ports: TableContext, rows: "pa.Table", commit_id: str | None
+        self, ports: "TableContext", rows: "pa.Table", commit_id: str | None
     ) -> dict[str, Any]:
         """Append or upsert rows in this process, and return the result."""
         from airflow_provider_segtable.table.load import append_rows
@@ -334,7 +340,7 @@ def given_files(files: str | Sequence[str]) -> list[str]:
 
 def rows_of(
     file: "InputFile",
-    state: State,
+    state: "State",
     deleted: str | None = None,
     bad: "BadRows | None" = None,
 ) -> "pa.Table":

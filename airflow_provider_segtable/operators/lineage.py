@@ -11,14 +11,15 @@
 """
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_segtable.assets.asset_uri import asset_uri
 from airflow_provider_segtable.assets.lineage import dataset_name
-from airflow_provider_segtable.core.log.events import Published
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.schema import Schema
-from airflow_provider_segtable.storage.table_paths import absolute
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.core.log.events import Published
 
 _WILD = re.compile(r"[*?\[]")
 
@@ -33,7 +34,7 @@ class Written:
     uri: str
     version: str
     schema: Schema
-    sums: Published | None = None
+    sums: "Published | None" = None
     layer: str = ""
 
 
@@ -47,6 +48,8 @@ class Lineage:
 
 def dataset_of_path(path: str) -> tuple[str, str]:
     """Return the namespace and the name of the dataset at a path or a URI (rule 2)."""
+    from airflow_provider_segtable.storage.table_paths import absolute
+
     wild = _WILD.search(path)
     fixed = path if wild is None else path[: wild.start()].rpartition("/")[0] or "/"
     return dataset_name(asset_uri(absolute(fixed)))

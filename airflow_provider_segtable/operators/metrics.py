@@ -18,28 +18,26 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from airflow.providers.common.compat.sdk import conf
 
-from airflow_provider_segtable.core.log.events import Event, published
-from airflow_provider_segtable.core.log.plan_kinds import kinds
-from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time import SECOND_US, Instant
-from airflow_provider_segtable.library.log_stores import log_store_lag
 from airflow_provider_segtable.planning.fleet.fleet import Fleet, objective_of
-from airflow_provider_segtable.planning.fleet.fleet_plan import Code
-from airflow_provider_segtable.planning.fleet.objectives import compared
-from airflow_provider_segtable.planning.gauges import Gauge
-from airflow_provider_segtable.planning.properties import Policy, PublishSettings
-from airflow_provider_segtable.services.compaction import Ended, PlanResult
-from airflow_provider_segtable.services.fleet_run import FleetRun, TableReport, has_log_store
-from airflow_provider_segtable.services.table_gauges import table_gauges
-from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.publishing.publisher import status_of_formats
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.core.log.events import Event
+    from airflow_provider_segtable.core.log.state import State
+    from airflow_provider_segtable.planning.gauges import Gauge
+    from airflow_provider_segtable.planning.properties import Policy
+    from airflow_provider_segtable.services.compaction import PlanResult
+    from airflow_provider_segtable.services.fleet_run import FleetRun, TableReport
+    from airflow_provider_segtable.table.context import TableContext
 
 _LOG = logging.getLogger(__name__)
 _TAGGED = ("otel_on", "statsd_datadog_enabled", "statsd_influxdb_enabled")
@@ -130,8 +128,14 @@ METRICS = {
 }
 
 
-def send_gauges(table: str, ports: TableContext, policy: Policy) -> None:
+def send_gauges(table: str, ports: "TableContext", policy: "Policy") -> None:
     """Send the table's numbers as they are now."""
+    from airflow_provider_segtable.library.log_stores import log_store_lag
+    from airflow_provider_segtable.planning.properties import PublishSettings
+    from airflow_provider_segtable.services.fleet_run import has_log_store
+    from airflow_provider_segtable.services.table_gauges import table_gauges
+    from airflow_provider_segtable.table.publishing.publisher import status_of_formats
+
     with _harmless("gauges", table):
         state, now = ports.log.load(), ports.clock.now()
         formats = PublishSettings.read(state.table.properties).formats
@@ -142,7 +146,7 @@ def send_gauges(table: str, ports: TableContext, policy: Policy) -> None:
             _send_all(table, log_store_lag(ports, state.table.table_id).gauges(), now)
 
 
-def send_fleet(fleet: Fleet, run: FleetRun, now: Instant) -> None:
+def send_fleet(fleet: Fleet, run: "FleetRun", now: Instant) -> None:
     """Send the numbers of a fleet, and those of each of its tables."""
     for each in run.tables:
         with _harmless("gauges", each.name):
@@ -157,7 +161,9 @@ def send_fleet(fleet: Fleet, run: FleetRun, now: Instant) -> None:
                 send("plan.waited", one.table, waited_s, one.offer.kind)
 
 
-def _send_table(fleet: Fleet, report: TableReport, now: Instant) -> None:
+def _send_table(fleet: Fleet, report: "TableReport", now: Instant) -> None:
+    from airflow_provider_segtable.planning.fleet.objectives import compared
+
     if report.error:
         return
     _send_all(report.name, report.gauges, now)
@@ -168,11 +174,14 @@ def _send_table(fleet: Fleet, report: TableReport, now: Instant) -> None:
     send("objective.missed", report.name, len(report.misses))
 
 
-def _numbers(fleet: Fleet, run: FleetRun) -> Iterator[tuple[str, float, *tuple[str, ...]]]:
+def _numbers(fleet: Fleet, run: "FleetRun") -> Iterator[tuple[str, float, *tuple[str, ...]]]:
     """Yield the numbers of a fleet with their labels; those of codes and kinds also if they are 0.
 
     A gauge keeps its last value, so one that is not sent again would stay.
     """
+    from airflow_provider_segtable.core.log.plan_kinds import kinds
+    from airflow_provider_segtable.planning.fleet.fleet_plan import Code
+
     left = Counter(each.code for each in run.plan.left)
     begun = Counter(each.offer.kind for each in run.plan.chosen)
     yield "fleet.tables", len(run.tables)
@@ -188,13 +197,15 @@ def _numbers(fleet: Fleet, run: FleetRun) -> Iterator[tuple[str, float, *tuple[s
     yield "fleet.oldest_seconds", max((each.waiting for each in run.tables), default=0.0)
 
 
-def _send_all(table: str, numbers: Iterable[Gauge], now: Instant) -> None:
+def _send_all(table: str, numbers: "Iterable[Gauge]", now: Instant) -> None:
     for gauge in numbers:
         send(gauge.name, table, gauge.at(now), *filter(None, [gauge.part]))
 
 
-def send_commits(table: str, work: str, events: Sequence[Event]) -> None:
+def send_commits(table: str, work: str, events: "Sequence[Event]") -> None:
     """Count commits, and the rows, bytes and segments that they published."""
+    from airflow_provider_segtable.core.log.events import published
+
     with _harmless("commits", table):
         facts = published(events)
         send("commits.events", table, len(events), work)
@@ -203,15 +214,17 @@ def send_commits(table: str, work: str, events: Sequence[Event]) -> None:
         send("commits.segments", table, facts.segments, work)
 
 
-def send_outcomes(table: str, work: str, results: Iterable[PlanResult]) -> None:
+def send_outcomes(table: str, work: str, results: "Iterable[PlanResult]") -> None:
     """Count plans by how they ended."""
     with _harmless("plans", table):
         for result in results:
             send("plans.ended", table, 1, work, str(result.ended))
 
 
-def send_durations(table: str, state: State, results: Iterable[PlanResult]) -> None:
+def send_durations(table: str, state: "State", results: "Iterable[PlanResult]") -> None:
     """Send the duration of each plan that was completed."""
+    from airflow_provider_segtable.services.compaction import Ended
+
     with _harmless("durations", table):
         for result in results:
             known = state.plans.get(result.plan_id)

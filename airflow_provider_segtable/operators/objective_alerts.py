@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow.providers.common.compat.sdk import Context
 
@@ -28,7 +28,9 @@ from airflow_provider_segtable.planning.fleet.alerts import (
     due,
     episodes,
 )
-from airflow_provider_segtable.services.fleet_run import FleetRun, TableReport
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.services.fleet_run import FleetRun, TableReport
 
 Alert: TypeAlias = Callable[[Mapping[str, Any]], object]
 """Called with the context of the planner's task and ``missed``."""
@@ -43,7 +45,7 @@ def alert_of_misses(
     *,
     after: timedelta,
     fleet: str,
-    run: FleetRun,
+    run: "FleetRun",
     context: Context,
     now: Instant,
 ) -> None:
@@ -60,12 +62,12 @@ def alert_of_misses(
         _LOG.warning("missed objectives of fleet %s not said", fleet, exc_info=True)
 
 
-def _after(known: Episodes, run: FleetRun, now: Instant) -> Episodes:
+def _after(known: Episodes, run: "FleetRun", now: Instant) -> Episodes:
     missing = {each.name for each in run.tables if each.misses and not each.error}
     return episodes(known, missing, {each.name for each in run.tables if each.error}, now)
 
 
-def _missed(found: Episodes, names: Sequence[str], run: FleetRun) -> list[Facts]:
+def _missed(found: Episodes, names: Sequence[str], run: "FleetRun") -> list[Facts]:
     reports: Mapping[str, TableReport] = {each.name: each for each in run.tables}
     return [
         {

@@ -17,14 +17,14 @@ from airflow.providers.common.compat.sdk import Context
 from airflow_provider_segtable.core.arguments import option, plain
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.families.change_events import RowsChanged
-from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.requests.overwrite import Overwrite, extent_of
 from airflow_provider_segtable.operators.ingest import NOTHING, SegtableFilesOperator
-from airflow_provider_segtable.table.context import TableContext
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from airflow_provider_segtable.core.log.state import State
+    from airflow_provider_segtable.core.requests.overwrite import Overwrite
+    from airflow_provider_segtable.table.context import TableContext
 
 DATA_INTERVAL = (
     "{{ data_interval_start | default(none) | ts }}/{{ data_interval_end | default(none) | ts }}"
@@ -80,12 +80,14 @@ class SegtableOverwriteOperator(SegtableFilesOperator):
         cleared = f"/cleared-{run.clear_number}" if run.clear_number else ""
         return f"{name}{started}{cleared}"
 
-    def request(self, commit_id: str | None) -> Overwrite:
+    def request(self, commit_id: str | None) -> "Overwrite":
         """Return the overwrite request.
 
         Raises:
             InvalidInput: the interval or the condition is empty, or both are given.
         """
+        from airflow_provider_segtable.core.requests.overwrite import Overwrite, extent_of
+
         where = None if self.where is None else plain("where", self.where, sql=True)
         extent = None if self.interval is None else extent_of(filled(self.interval))
         return Overwrite(extent=extent, where=where, commit_id=commit_id, dry_run=self.only_look)
@@ -101,7 +103,7 @@ class SegtableOverwriteOperator(SegtableFilesOperator):
         dry = ("--dry-run",) if request.dry_run else ()
         return (*super().asked(commit_id), which, *dry)
 
-    def only_spark(self, state: State, files: Sequence[str], stored: Mapping[str, str]) -> str:
+    def only_spark(self, state: "State", files: Sequence[str], stored: Mapping[str, str]) -> str:
         """Return why only Spark can do it; empty if this process can."""
         from airflow_provider_segtable.data.arrow_schema import to_arrow
         from airflow_provider_segtable.data.where import why_not_here
@@ -110,7 +112,7 @@ class SegtableOverwriteOperator(SegtableFilesOperator):
         return why or why_not_here(self.where, to_arrow(state.table.schema))
 
     def written(
-        self, ports: TableContext, rows: "pa.Table", commit_id: str | None
+        self, ports: "TableContext", rows: "pa.Table", commit_id: str | None
     ) -> dict[str, Any]:
         """Overwrite in this process, and return the result."""
         from airflow_provider_segtable.table.table import Table
@@ -127,8 +129,10 @@ class SegtableOverwriteOperator(SegtableFilesOperator):
             return self.logged(ports, done.n)
         return self._counted(done.facts())
 
-    def logged(self, ports: TableContext, n: int) -> dict[str, Any]:
+    def logged(self, ports: "TableContext", n: int) -> dict[str, Any]:
         """Return the overwrite of event ``n``."""
+        from airflow_provider_segtable.core.log.families.change_events import RowsChanged
+
         event = ports.log.event(n)
         action = event.action if event else None
         matched, deleted = None, None
@@ -141,7 +145,7 @@ class SegtableOverwriteOperator(SegtableFilesOperator):
             "dry_run": False,
         }
 
-    def reported(self, ports: TableContext, facts: Mapping[str, Any]) -> dict[str, Any] | None:
+    def reported(self, ports: "TableContext", facts: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the overwrite that an application reports."""
         if facts.get("event") is not None or "matched" not in facts:
             return super().reported(ports, facts)

@@ -12,7 +12,7 @@ that a table is published without a DAG of its own if its writers do not publish
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Context
 
@@ -21,17 +21,12 @@ from airflow_provider_segtable.operators.dag_runs import Emitter
 from airflow_provider_segtable.operators.emission import Located, check_emission
 from airflow_provider_segtable.operators.metrics import send_gauges
 from airflow_provider_segtable.operators.rendered import AssetEventOperator, author_of, own_events
-from airflow_provider_segtable.planning.finders.finder import finders
-from airflow_provider_segtable.planning.properties import OFF, Policy
-from airflow_provider_segtable.planning.selection import joined, ranges
-from airflow_provider_segtable.services.planner import (
-    PlannerRun,
-    plan_inner_tables,
-    plan_table,
-)
-from airflow_provider_segtable.services.publishing import PublishRun, publish_all
-from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.publishing.publisher import Refused
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.planning.properties import Policy
+    from airflow_provider_segtable.services.planner import PlannerRun
+    from airflow_provider_segtable.services.publishing import PublishRun
+    from airflow_provider_segtable.table.context import TableContext
 
 PLANS_PER_RUN = 16
 
@@ -76,6 +71,10 @@ class SegtablePlanOperator(AssetEventOperator):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Plan the table, and trigger the DAG runs."""
+        from airflow_provider_segtable.planning.finders.finder import finders
+        from airflow_provider_segtable.services.planner import plan_inner_tables, plan_table
+        from airflow_provider_segtable.services.publishing import publish_all
+
         with self.opened(context, f"planning {self.table}") as ports:
             always = [finder.plan.kind for finder in finders() if not finder.switch]
             check_emission(always, self.trigger_dag_ids, self.plans_per_run)
@@ -98,19 +97,24 @@ class SegtablePlanOperator(AssetEventOperator):
             log=self.log,
         )
 
-    def _policy(self, ports: TableContext) -> Policy:
+    def _policy(self, ports: "TableContext") -> "Policy":
         return overridden(ports, {**(self.policy or {}), **self._off()})
 
     def _off(self) -> dict[str, str]:
         """Return the settings that turn off the kinds of plan without a DAG."""
+        from airflow_provider_segtable.planning.finders.finder import finders
+        from airflow_provider_segtable.planning.properties import OFF
+
         return {
             finder.switch: OFF
             for finder in finders()
             if finder.switch and finder.plan.kind not in self.trigger_dag_ids
         }
 
-    def _log_published(self, run: PublishRun) -> None:
+    def _log_published(self, run: "PublishRun") -> None:
         """Log the outcome of publishing; a failure is a warning, because plans are made anyway."""
+        from airflow_provider_segtable.table.publishing.publisher import Refused
+
         for outcome in run.outcomes:
             if isinstance(outcome, Refused):
                 self.log.warning("not published as %s: %s", outcome.format, outcome.reason)
@@ -119,7 +123,9 @@ class SegtablePlanOperator(AssetEventOperator):
         for name, error in run.failed.items():
             self.log.warning("not published as %s: %s", name, error)
 
-    def _log_run(self, table: str, run: PlannerRun) -> None:
+    def _log_run(self, table: str, run: "PlannerRun") -> None:
+        from airflow_provider_segtable.planning.selection import joined, ranges
+
         self.log.info("table %s at version %d", table, run.version)
         for name, why in run.indexes.items():
             self.log.info("index   %s requested: %s", name, why)
@@ -147,17 +153,19 @@ class SegtablePlanOperator(AssetEventOperator):
         self.log.info("::endgroup::")
 
 
-def _launches(planned: Mapping[str, PlannerRun]) -> Iterator[Located]:
+def _launches(planned: "Mapping[str, PlannerRun]") -> Iterator[Located]:
     """Yield the launches of a table and of those of its indexes."""
     for table, run in planned.items():
         yield from (Located(table=table, launch=launch) for launch in run.launches)
 
 
-def overridden(ports: TableContext, given: Mapping[str, Any]) -> Policy:
+def overridden(ports: "TableContext", given: Mapping[str, Any]) -> "Policy":
     """Return the table's policy, with other values for some of its settings.
 
     Raises:
         InvalidInput: there is no such setting, or a value does not fit.
     """
+    from airflow_provider_segtable.planning.properties import Policy
+
     settings = {f"compaction.{name}": str(value) for name, value in given.items()}
     return Policy.read({**ports.log.load().table.properties, **settings})

@@ -31,20 +31,18 @@ Which plans are still to do, and how the others ended:
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from threading import Thread
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowException, BaseOperatorLink, Context
 
 from airflow_provider_segtable.core.arguments import option, plan_id_of, seconds
 from airflow_provider_segtable.core.counted import counted, describe_size
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.author import same_task, task_of
-from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted
-from airflow_provider_segtable.core.log.plan import PlanStatus
-from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.hooks.segtable import Place
 from airflow_provider_segtable.operators.metrics import send_durations, send_outcomes
@@ -54,12 +52,11 @@ from airflow_provider_segtable.operators.rendered import (
     refused_at_once,
 )
 from airflow_provider_segtable.operators.spark_operator import Report, SegtableSparkOperator
-from airflow_provider_segtable.planning.engine import Engine, input_size, only_spark
-from airflow_provider_segtable.services.attempt import in_process
-from airflow_provider_segtable.services.cancelling import cancel, revive
-from airflow_provider_segtable.services.compact_table import carry_out
-from airflow_provider_segtable.services.compaction import Ended, PlanResult, ending, whole
-from airflow_provider_segtable.table.context import TableContext
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.core.log.state import State
+    from airflow_provider_segtable.services.compaction import PlanResult
+    from airflow_provider_segtable.table.context import TableContext
 
 LOOK_AGAIN_S = 2.0
 """Longest pause between looks: a lock that ends with its session is not announced."""
@@ -74,11 +71,11 @@ class Outstanding:
     """``todo``: plans to launch now. ``settled``: outcomes of the others."""
 
     todo: tuple[str, ...]
-    settled: tuple[PlanResult, ...]
+    settled: "tuple[PlanResult, ...]"
 
 
 def outstanding(
-    ports: TableContext,
+    ports: "TableContext",
     asked: Sequence[str] | None,
     *,
     wait_s: float,
@@ -92,6 +89,8 @@ def outstanding(
         wait_s: how long to wait, in seconds, if all plans that are left run elsewhere.
         report: called once with the reason for waiting.
     """
+    from airflow_provider_segtable.services.compaction import Ended, ending, whole
+
     log, clock = ports.log, ports.clock
     state = log.load()
     plan_ids = _named(state, asked)
@@ -120,8 +119,8 @@ def outstanding(
 
 
 def complete_report(
-    ports: TableContext, plan_ids: Sequence[str], reported: Sequence[PlanResult], error: str
-) -> tuple[PlanResult, ...]:
+    ports: "TableContext", plan_ids: Sequence[str], reported: "Sequence[PlanResult]", error: str
+) -> "tuple[PlanResult, ...]":
     """Complete an application's report from the log.
 
     Args:
@@ -130,6 +129,8 @@ def complete_report(
         reported: results that the application reported; may miss plans.
         error: the message of missing plans that are still pending.
     """
+    from airflow_provider_segtable.services.compaction import Ended, PlanResult, ending, whole
+
     missing = set(plan_ids) - {result.plan_id for result in reported}
     if not missing:
         return tuple(reported)
@@ -145,21 +146,23 @@ def complete_report(
     return (*reported, *known, *failed)
 
 
-def _holders(ports: TableContext, table: str) -> dict[str, str]:
+def _holders(ports: "TableContext", table: str) -> dict[str, str]:
     """Return for each plan the holder of its locks, or a waiter for them."""
     found = (*ports.coordinator.waiters(table), *ports.coordinator.locks(table))
     return {lock.purpose: lock.holder for lock in found}
 
 
-def _named(state: State, asked: Sequence[str] | None) -> tuple[str, ...]:
+def _named(state: "State", asked: Sequence[str] | None) -> tuple[str, ...]:
     if asked is None:
         return tuple(known.plan.id for known in state.pending_plans())
     return tuple(dict.fromkeys(asked))
 
 
 def _sorted(
-    plan_ids: Sequence[str], over: Mapping[str, PlanResult], holders: Mapping[str, str]
+    plan_ids: Sequence[str], over: "Mapping[str, PlanResult]", holders: Mapping[str, str]
 ) -> Outstanding:
+    from airflow_provider_segtable.services.compaction import Ended, PlanResult
+
     todo: list[str] = []
     settled: list[PlanResult] = []
     for plan_id in plan_ids:
@@ -174,17 +177,19 @@ def _sorted(
     return Outstanding(todo=tuple(todo), settled=tuple(settled))
 
 
-def _id(state: State) -> str:
+def _id(state: "State") -> str:
     return state.table.table_id
 
 
 # Results of plans as plain values, from a report or from the log
-def parsed(results: Sequence[Mapping[str, Any]]) -> tuple[PlanResult, ...]:
+def parsed(results: Sequence[Mapping[str, Any]]) -> "tuple[PlanResult, ...]":
     """Return results from plain values, with credentials in messages masked.
 
     Raises:
         InvalidInput: the values have another form, so another version wrote them.
     """
+    from airflow_provider_segtable.services.compaction import Ended, PlanResult
+
     try:
         return tuple(
             PlanResult(
@@ -204,13 +209,18 @@ def parsed(results: Sequence[Mapping[str, Any]]) -> tuple[PlanResult, ...]:
         ) from error
 
 
-def plain(results: Sequence[PlanResult]) -> list[dict[str, Any]]:
+def plain(results: "Sequence[PlanResult]") -> list[dict[str, Any]]:
     """Return results as plain values; sizes in bytes."""
     return [{**asdict(result), "ended": str(result.ended)} for result in results]
 
 
-def logged_results(ports: TableContext, results: Sequence[PlanResult]) -> tuple[PlanResult, ...]:
+def logged_results(
+    ports: "TableContext", results: "Sequence[PlanResult]"
+) -> "tuple[PlanResult, ...]":
     """Complete the results of a detached driver from the events that it committed."""
+    from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted
+    from airflow_provider_segtable.services.compaction import Ended, PlanResult
+
     log = ports.log
     plans = log.load().plans
     told: list[PlanResult] = []
@@ -235,8 +245,10 @@ def logged_results(ports: TableContext, results: Sequence[PlanResult]) -> tuple[
     return tuple(told)
 
 
-def summary(results: Sequence[PlanResult]) -> dict[str, Any]:
+def summary(results: "Sequence[PlanResult]") -> dict[str, Any]:
     """Return results as plain values, for XCom; sizes in bytes."""
+    from airflow_provider_segtable.services.compaction import Ended
+
     return {
         "completed": sum(result.ended is Ended.COMPLETED for result in results),
         "segments_in": sum(result.segments_in for result in results),
@@ -247,8 +259,10 @@ def summary(results: Sequence[PlanResult]) -> dict[str, Any]:
     }
 
 
-def sentence(results: Sequence[PlanResult]) -> str:
+def sentence(results: "Sequence[PlanResult]") -> str:
     """Return a run of compactions in one line."""
+    from airflow_provider_segtable.services.compaction import Ended
+
     done = [result for result in results if result.ended is Ended.COMPLETED]
     made = summary(done)
     size, rows = describe_size(made["bytes"]), counted(made["rows"], "row")
@@ -257,8 +271,10 @@ def sentence(results: Sequence[PlanResult]) -> str:
     return f"plans: {outcomes(results, what)}"
 
 
-def outcomes(results: Sequence[PlanResult], done: str = "") -> str:
+def outcomes(results: "Sequence[PlanResult]", done: str = "") -> str:
     """Return how many plans ended how; ``done`` says what the completed ones did."""
+    from airflow_provider_segtable.services.compaction import Ended
+
     counts = Counter(str(result.ended) for result in results)
     completed = counts.pop(Ended.COMPLETED, 0)
     parts = [f"{count} {ended}" for ended, count in counts.items()]
@@ -318,6 +334,8 @@ class SegtablePlansOperator(SegtableSparkOperator):
             thread.join(CANCEL_S)
 
     def _cancel(self, place: Place, plan_ids: Sequence[str], author: str) -> None:
+        from airflow_provider_segtable.services.cancelling import cancel
+
         why = f"the task {task_of(author) or author} was ended"
         with place.table_ports(self.table, author=author) as ports:
             self._cancelled += cancel(ports, plan_ids, partial(same_task, author), why)
@@ -333,7 +351,7 @@ class SegtablePlansOperator(SegtableSparkOperator):
         """
         raise NotImplementedError
 
-    def plan_ids(self, ports: TableContext, asked: Any) -> Sequence[str] | None:
+    def plan_ids(self, ports: "TableContext", asked: Any) -> Sequence[str] | None:
         """Return the ids of the plans to carry out; None means every pending plan."""
         raise NotImplementedError
 
@@ -341,15 +359,15 @@ class SegtablePlansOperator(SegtableSparkOperator):
         """Return the time after which a plan that can pause does; None for the table's own."""
         return None
 
-    def summary(self, results: Sequence[PlanResult]) -> dict[str, Any]:
+    def summary(self, results: "Sequence[PlanResult]") -> dict[str, Any]:
         """Return results as plain values, for XCom; sizes in bytes."""
         raise NotImplementedError
 
-    def sentence(self, results: Sequence[PlanResult]) -> str:
+    def sentence(self, results: "Sequence[PlanResult]") -> str:
         """Return a run in one line."""
         raise NotImplementedError
 
-    def counts(self, results: Sequence[PlanResult]) -> Mapping[str, Any]:  # noqa: ARG002
+    def counts(self, results: "Sequence[PlanResult]") -> Mapping[str, Any]:  # noqa: ARG002
         """Return more of the asset event's ``extra``."""
         return {}
 
@@ -357,6 +375,8 @@ class SegtablePlansOperator(SegtableSparkOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Carry out the plans that are still to do."""
+        from airflow_provider_segtable.planning.engine import Engine
+
         with refused_at_once(f"{self.work} of {self.table}"):
             asked = self.asked()
             Engine.of(self.engine)
@@ -382,8 +402,10 @@ class SegtablePlansOperator(SegtableSparkOperator):
 
     def _carried_out(
         self, place: Place, asked: Any, author: str
-    ) -> tuple[Sequence[PlanResult], Sequence[PlanResult]]:
+    ) -> "tuple[Sequence[PlanResult], Sequence[PlanResult]]":
         """Carry out plans on the chosen engine; return the settled results and its own."""
+        from airflow_provider_segtable.planning.engine import input_size, only_spark
+
         with place.table_ports(self.table, author=author) as ports:
             plans = self.plan_ids(ports, asked)
             self._revive(ports, plans or ())
@@ -401,13 +423,18 @@ class SegtablePlansOperator(SegtableSparkOperator):
                 return found.settled, self._here(ports, found.todo)
         return found.settled, self._launch(place, found, author)
 
-    def _revive(self, ports: TableContext, plan_ids: Sequence[str]) -> None:
+    def _revive(self, ports: "TableContext", plan_ids: Sequence[str]) -> None:
         """Request plans again that an earlier try of this task cancelled."""
+        from airflow_provider_segtable.services.cancelling import revive
+
         revived = revive(ports, plan_ids, partial(same_task, ports.author))
         if revived:
             self.log.info("requested again after they were cancelled: %s", ", ".join(revived))
 
-    def _here(self, ports: TableContext, plan_ids: Sequence[str]) -> tuple[PlanResult, ...]:
+    def _here(self, ports: "TableContext", plan_ids: Sequence[str]) -> "tuple[PlanResult, ...]":
+        from airflow_provider_segtable.services.attempt import in_process
+        from airflow_provider_segtable.services.compact_table import carry_out
+
         return carry_out(
             ports,
             plan_ids,
@@ -416,7 +443,7 @@ class SegtablePlansOperator(SegtableSparkOperator):
             report=lambda result: self._say([result]),
         )
 
-    def _launch(self, place: Place, found: Outstanding, author: str) -> tuple[PlanResult, ...]:
+    def _launch(self, place: Place, found: Outstanding, author: str) -> "tuple[PlanResult, ...]":
         timeout_s = self.timeout_s()
         limit = () if timeout_s is None else (option("timeout-s", f"{timeout_s:g}"),)
         task = option("task", task_of(author))  # a later stretch or try knows the events by it
@@ -430,7 +457,7 @@ class SegtablePlansOperator(SegtableSparkOperator):
 
     def _results(
         self, place: Place, plan_ids: Sequence[str], report: Report
-    ) -> tuple[PlanResult, ...]:
+    ) -> "tuple[PlanResult, ...]":
         """Return the results, and log those that the application has not logged here."""
         reported = parsed(report.facts.get("plans", ()))
         error = report.error or "the application ended without a result of this plan"
@@ -441,7 +468,7 @@ class SegtablePlansOperator(SegtableSparkOperator):
         self._say(results if report.detached else results[len(reported) :])
         return results
 
-    def _say(self, results: Sequence[PlanResult]) -> None:
+    def _say(self, results: "Sequence[PlanResult]") -> None:
         for result in results:
             self.log.info("%s: %s: %s", result.plan_id, result.ended, result.message)
 
@@ -449,10 +476,12 @@ class SegtablePlansOperator(SegtableSparkOperator):
         self,
         context: Context,
         place: Place,
-        settled: Sequence[PlanResult],
-        launched: Sequence[PlanResult],
+        settled: "Sequence[PlanResult]",
+        launched: "Sequence[PlanResult]",
     ) -> dict[str, Any]:
         """Return the summary of the run, and emit the plans that it completed."""
+        from airflow_provider_segtable.services.compaction import Ended
+
         send_outcomes(self.table, self.work, launched)
         summary = self._summarized((*settled, *launched))
         with place.table_ports(self.table) as ports:
@@ -473,13 +502,15 @@ class SegtablePlansOperator(SegtableSparkOperator):
             )
         return summary
 
-    def _summarized(self, results: Sequence[PlanResult]) -> dict[str, Any]:
+    def _summarized(self, results: "Sequence[PlanResult]") -> dict[str, Any]:
         """Log the run in one line, and return the summary.
 
         Raises:
             AirflowException: some failed, or were cancelled because the task was ended: a worker
                 that is shut down may come to an end before it is killed.
         """
+        from airflow_provider_segtable.services.compaction import Ended
+
         self.log.info("%s", self.sentence(results))
         if self._cancelled:
             plans = ", ".join(self._cancelled)
@@ -500,13 +531,15 @@ def is_retry(context: Context) -> bool:
     return ti is not None and (ti.try_number > 1 or bool(context.get("task_reschedule_count")))
 
 
-def completed_by(state: State, task: str) -> set[str]:
+def completed_by(state: "State", task: str) -> set[str]:
     """Return the ids of the plans that tries of a task completed, or their applications did."""
     known = state.plans.items()
     return {plan_id for plan_id, plan in known if task and task_of(plan.author) == task}
 
 
-def completions(state: State, plan_ids: Collection[str]) -> list[int]:
+def completions(state: "State", plan_ids: Collection[str]) -> list[int]:
     """Return the numbers of the events that completed plans."""
+    from airflow_provider_segtable.core.log.plan import PlanStatus
+
     known = (state.plans.get(plan_id) for plan_id in plan_ids)
     return [plan.last_n for plan in known if plan and plan.status is PlanStatus.COMPLETED]

@@ -6,7 +6,7 @@ published anew; so it is not deferred. The log has no event of it, and so there 
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, Context
 
@@ -14,13 +14,9 @@ from airflow_provider_segtable.core.errors import ForeignTable
 from airflow_provider_segtable.core.schema import Schema
 from airflow_provider_segtable.operators.lineage import Lineage, Written
 from airflow_provider_segtable.operators.rendered import TableOperator
-from airflow_provider_segtable.table.publishing.publisher import (
-    AlreadyPublished,
-    Overtaken,
-    PublishedNow,
-    PublishOutcome,
-    Refused,
-)
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.table.publishing.publisher import PublishOutcome
 
 
 class SegtablePublishOperator(TableOperator):
@@ -69,8 +65,10 @@ class SegtablePublishOperator(TableOperator):
         return summary(self.table, outcomes)
 
 
-def lineage_of(uri: str, schema: Schema, outcomes: Sequence[PublishOutcome]) -> Lineage | None:
+def lineage_of(uri: str, schema: Schema, outcomes: "Sequence[PublishOutcome]") -> Lineage | None:
     """Return what the new published versions were made of; None if there is none."""
+    from airflow_provider_segtable.table.publishing.publisher import PublishedNow
+
     written = tuple(
         Written(uri=each.address, version=str(each.number), schema=schema, layer=each.format)
         for each in outcomes
@@ -79,7 +77,7 @@ def lineage_of(uri: str, schema: Schema, outcomes: Sequence[PublishOutcome]) -> 
     return Lineage(read=(uri,), written=written) if written else None
 
 
-def summary(table: str, outcomes: Sequence[PublishOutcome]) -> dict[str, Any]:
+def summary(table: str, outcomes: "Sequence[PublishOutcome]") -> dict[str, Any]:
     """Return published versions as plain values.
 
     Raises:
@@ -87,6 +85,13 @@ def summary(table: str, outcomes: Sequence[PublishOutcome]) -> dict[str, Any]:
         AirflowException: other publishers were faster, again and again, or the catalog does not
             have the version; a retry publishes it.
     """
+    from airflow_provider_segtable.table.publishing.publisher import (
+        AlreadyPublished,
+        Overtaken,
+        PublishedNow,
+        Refused,
+    )
+
     shown: dict[str, dict[str, Any]] = {}
     for outcome in outcomes:
         match outcome:

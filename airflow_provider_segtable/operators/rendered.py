@@ -27,7 +27,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from airflow.providers.common.compat.sdk import (
@@ -49,20 +49,22 @@ from airflow_provider_segtable.core.errors import (
     NotATable,
     SegtableError,
 )
-from airflow_provider_segtable.core.indexes.index_state import INDEXES
-from airflow_provider_segtable.core.log.events import Event, published
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time import moment
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook, mask_credentials
 from airflow_provider_segtable.operators.lineage import Lineage, Written, openlineage_of
 from airflow_provider_segtable.operators.metrics import send_commits
-from airflow_provider_segtable.storage.table_paths import console_page
-from airflow_provider_segtable.table.context import TableContext, this_process
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.core.log.events import Event
+    from airflow_provider_segtable.table.context import TableContext
 
 
 # Author names
 def author_of(context: Context) -> str:
     """Return ``host:pid dag/run/task`` of a running task."""
+    from airflow_provider_segtable.table.context import this_process
+
     here, ti = this_process(), context.get("ti")
     return f"{here} {ti.dag_id}/{ti.run_id}/{ti.task_id}" if ti else here
 
@@ -75,6 +77,8 @@ class SegtableTableLink(BaseOperatorLink):
 
     def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:  # noqa: ARG002
         """Return the address; empty where none is known."""
+        from airflow_provider_segtable.storage.table_paths import console_page
+
         task: Any = operator
         try:
             place = task.place
@@ -142,7 +146,7 @@ class TableOperator(BaseOperator):
         return SegtableHook(self.segtable_conn_id).place
 
     @contextmanager
-    def opened(self, context: Context, work: str) -> Iterator[TableContext]:
+    def opened(self, context: Context, work: str) -> "Iterator[TableContext]":
         """Open the table for work in this task, under the task's author name.
 
         Raises:
@@ -204,14 +208,14 @@ class AssetEventOperator(TableOperator):
         self.alias = AssetAlias(f"segtable/{self.dag_id}/{self.task_id}", group="segtable")
         self.outlets = [*self.outlets, self.alias]
 
-    def read_from(self, ports: TableContext) -> tuple[str, ...]:
+    def read_from(self, ports: "TableContext") -> tuple[str, ...]:
         """Return the paths and URIs of what the task read: its table, if not said otherwise."""
         return (ports.uri,)
 
     def emit(
         self,
         context: Context,
-        ports: TableContext,
+        ports: "TableContext",
         kind: str,
         *,
         made: Collection[int] = (),
@@ -228,6 +232,9 @@ class AssetEventOperator(TableOperator):
             found: numbers of the events that it found in the log; emitted unless they were before.
             counts: more of ``extra``; they take precedence.
         """
+        from airflow_provider_segtable.core.indexes.index_state import INDEXES
+        from airflow_provider_segtable.core.log.events import published
+
         outlets = context.get("outlet_events")
         inside = f"/{INDEXES}/" in ports.uri  # no DAG waits for the table of an index
         if outlets is None or inside or not (made or found):
@@ -247,19 +254,19 @@ class AssetEventOperator(TableOperator):
         send_commits(self.table, kind, events)
 
 
-def logged(ports: TableContext, numbers: Collection[int]) -> list[Event]:
+def logged(ports: "TableContext", numbers: Collection[int]) -> "list[Event]":
     """Return events, in log order, without those that expired."""
     found = (ports.log.event(n) for n in sorted(numbers))
     return [event for event in found if event is not None]
 
 
-def own_events(ports: TableContext, since: int) -> list[int]:
+def own_events(ports: "TableContext", since: int) -> list[int]:
     """Return the numbers of the events after ``since`` whose author is this task."""
     later = logged(ports, range(since + 1, ports.log.known().n + 1))
     return [event.n for event in later if event.author == ports.author]
 
 
-def unemitted(asset: Asset, events: Sequence[Event]) -> list[Event]:
+def unemitted(asset: Asset, events: "Sequence[Event]") -> "list[Event]":
     """Return the events that no asset event names."""
     if not events:
         return []
@@ -267,7 +274,7 @@ def unemitted(asset: Asset, events: Sequence[Event]) -> list[Event]:
     return [event for event in events if event.n not in known]
 
 
-def emitted(asset: Asset, first: Event) -> Iterator[object]:
+def emitted(asset: Asset, first: "Event") -> Iterator[object]:
     """Yield the numbers of events that asset events name, from a first event on."""
     from airflow.sdk.execution_time.context import InletEventsAccessors
 

@@ -9,20 +9,18 @@
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_segtable.core.arguments import plain, shown
-from airflow_provider_segtable.core.catch_up import catch_up
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.indexes.index_kind import ColumnStats
-from airflow_provider_segtable.core.indexes.index_state import chosen_kind
+from airflow_provider_segtable.core.indexes import DEFAULT_KIND
 from airflow_provider_segtable.operators.fields import listed, mapped
 from airflow_provider_segtable.operators.rendered import AssetEventOperator, own_events
-from airflow_provider_segtable.services.indexing import requested_plan
-from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.index_lifecycle import ensure_index
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.table.context import TableContext
 
 
 class SegtableScheduleIndexOperator(AssetEventOperator):
@@ -51,7 +49,7 @@ class SegtableScheduleIndexOperator(AssetEventOperator):
         self,
         *,
         index: str,
-        kind: str = ColumnStats.name,
+        kind: str = DEFAULT_KIND,
         columns: Sequence[str] | str | None = None,
         rate: float | None = None,
         settings: Mapping[str, Any] | str | None = None,
@@ -72,7 +70,12 @@ class SegtableScheduleIndexOperator(AssetEventOperator):
             self.emit(context, ports, "plan", made=own_events(ports, begun))
         return summary
 
-    def _scheduled(self, ports: TableContext) -> dict[str, Any]:
+    def _scheduled(self, ports: "TableContext") -> dict[str, Any]:
+        from airflow_provider_segtable.core.catch_up import catch_up
+        from airflow_provider_segtable.core.indexes.index_state import chosen_kind
+        from airflow_provider_segtable.services.indexing import requested_plan
+        from airflow_provider_segtable.table.index_lifecycle import ensure_index
+
         name = plain("index", self.index)
         columns = listed("columns", self.columns, "column names", "city")
         definition = ports.log.load().table

@@ -28,10 +28,10 @@ import json
 import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import (
     AirflowException,
@@ -41,6 +41,7 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from airflow_provider_segtable.core.arguments import option, plain, seconds
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     CoordinatorUnavailable,
     ExecutionFailed,
@@ -62,13 +63,14 @@ from airflow_provider_segtable.operators.rendered import (
     author_of,
     refused_at_once,
 )
-from airflow_provider_segtable.planning.engine import LOCAL_BYTES, Choice, Engine, chosen_engine
-from airflow_provider_segtable.spark.driver.session import RESULT_PREFIX, spark_app_path
-from airflow_provider_segtable.storage.table_paths import absolute
-from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.planning.engine import LOCAL_BYTES, Engine
 from airflow_provider_segtable.table.remote_results import fetch, forget
 from airflow_provider_segtable.triggers.detached import Ending
 from airflow_provider_segtable.triggers.watch import TableTrigger, deadline_after, wait_here
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.planning.engine import Choice
+    from airflow_provider_segtable.table.context import TableContext
 
 
 # Start a Spark application
@@ -208,7 +210,7 @@ class SegtableSparkOperator(AssetEventOperator):
         )
         return self.report_of(place, event, ending.result)
 
-    def chosen_engine(self, *, size: int, only_spark: str) -> Choice:
+    def chosen_engine(self, *, size: int, only_spark: str) -> "Choice":
         """Return the engine for the work (``planning.engine``).
 
         Args:
@@ -218,6 +220,8 @@ class SegtableSparkOperator(AssetEventOperator):
         Raises:
             InvalidInput: the field ``engine`` names none.
         """
+        from airflow_provider_segtable.planning.engine import chosen_engine
+
         return chosen_engine(
             Engine.of(self.engine),
             size=size,
@@ -277,6 +281,9 @@ class SegtableSparkOperator(AssetEventOperator):
         Raises:
             AirflowFailException: a value is refused; nothing was started.
         """
+        from airflow_provider_segtable.spark.driver.session import spark_app_path
+        from airflow_provider_segtable.storage.table_paths import absolute
+
         if place.zookeeper is None:
             raise CoordinatorUnavailable(
                 f"connection {place.conn_id} names no ZooKeeper: set zookeeper in its extra"
@@ -305,6 +312,8 @@ class SegtableSparkOperator(AssetEventOperator):
 
     def _pass_on(self, line: str) -> None:
         """Log a line of the application, except its result, which the task logs in words."""
+        from airflow_provider_segtable.spark.driver.session import RESULT_PREFIX
+
         if not line.startswith(RESULT_PREFIX):
             self.log.info("%s", line)
 
@@ -403,15 +412,15 @@ class SegtableCommitOperator(SegtableSparkOperator):
         """
         raise NotImplementedError
 
-    def here(self, ports: TableContext, commit_id: str | None) -> dict[str, Any] | None:  # noqa: ARG002
+    def here(self, ports: "TableContext", commit_id: str | None) -> dict[str, Any] | None:  # noqa: ARG002
         """Do the work in this process, and return its result; None if Spark has to do it."""
         return None
 
-    def logged(self, ports: TableContext, n: int) -> dict[str, Any] | None:
+    def logged(self, ports: "TableContext", n: int) -> dict[str, Any] | None:
         """Return the result of event ``n``; None if the event is of another kind."""
         raise NotImplementedError
 
-    def reported(self, ports: TableContext, facts: Mapping[str, Any]) -> dict[str, Any] | None:
+    def reported(self, ports: "TableContext", facts: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the result that a successful application reports; None if it reports none."""
         raise NotImplementedError
 
@@ -462,7 +471,7 @@ class SegtableCommitOperator(SegtableSparkOperator):
         with place.table_ports(self.table) as ports:
             return self._ended(context, ports, self._outcome(ports, commit_id, report))
 
-    def kind_in(self, ports: TableContext) -> str:  # noqa: ARG002  # for kinds of table
+    def kind_in(self, ports: "TableContext") -> str:  # noqa: ARG002  # for kinds of table
         """Return the work in one word, for asset events."""
         return self.kind
 
@@ -492,7 +501,7 @@ class SegtableCommitOperator(SegtableSparkOperator):
         return {key: str(value) for key, value in given.items() if is_secret_name(key)}
 
     def _ended(
-        self, context: Context, ports: TableContext, result: dict[str, Any]
+        self, context: Context, ports: "TableContext", result: dict[str, Any]
     ) -> dict[str, Any]:
         """Log a result in one line, and emit its commit."""
         self.log.info("%s", self.sentence(result))
@@ -505,7 +514,7 @@ class SegtableCommitOperator(SegtableSparkOperator):
         return result
 
     def _landed(
-        self, ports: TableContext, commit_id: str | None, *, before: bool
+        self, ports: "TableContext", commit_id: str | None, *, before: bool
     ) -> dict[str, Any] | None:
         """Return the result as logged; None if it has not landed."""
         n = ports.log.load().commits.get(commit_id) if commit_id else None
@@ -513,7 +522,7 @@ class SegtableCommitOperator(SegtableSparkOperator):
         return result and {**result, self.before: before}
 
     def _outcome(
-        self, ports: TableContext, commit_id: str | None, report: Report
+        self, ports: "TableContext", commit_id: str | None, report: Report
     ) -> dict[str, Any]:
         """Return the result of an application.
 

@@ -18,7 +18,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from shlex import join
 from typing import Annotated, Any, ClassVar, Self
@@ -26,6 +26,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import StringConstraints, ValidationError
 
 from airflow_provider_segtable.core.arguments import shown
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.time import Instant

@@ -8,12 +8,12 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter
 from pydantic import Field
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import VersionExpired
 from airflow_provider_segtable.core.log.events import KINDS, Event, encode
 from airflow_provider_segtable.core.log.state import State

@@ -11,7 +11,6 @@
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -19,6 +18,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.recovery.diagnosis import Severity, worst
 from airflow_provider_segtable.core.time import SECOND_US, Instant, iso

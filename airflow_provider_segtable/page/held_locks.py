@@ -6,9 +6,10 @@
 """
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.library.lock_facts import locks_facts

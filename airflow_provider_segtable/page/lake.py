@@ -35,10 +35,11 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, TypeVar
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import NotATable, StorageError
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time import SECOND_US, Instant, iso

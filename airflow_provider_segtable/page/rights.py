@@ -11,13 +11,13 @@
 
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fastapi import HTTPException, Request
 from fastapi.responses import RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.secret import Secret
 from airflow_provider_segtable.page.sources import TablePlace
 

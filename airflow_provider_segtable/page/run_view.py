@@ -10,13 +10,14 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import add
 from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter
 from pydantic import Field
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.author import host_of, task_named
 from airflow_provider_segtable.core.log.plan import PlanState

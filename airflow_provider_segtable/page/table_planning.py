@@ -10,9 +10,10 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from weakref import WeakKeyDictionary
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log.plan import Plan
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import SECOND_US, Instant

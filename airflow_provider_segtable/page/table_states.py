@@ -13,8 +13,9 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import NotATable
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.secret import redacted

@@ -16,12 +16,15 @@
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from airflow_provider_segtable.core.counted import MIB, describe_size
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.state import State
+
+if TYPE_CHECKING:  # operators import this module to name an engine
+    from airflow_provider_segtable.core.log.state import State
 
 LOCAL_BYTES = 64 * MIB
 """Most bytes that ``auto`` reads in this process.
@@ -100,12 +103,12 @@ def chosen_engine(
     return Choice(engine=Engine.LOCAL, reason=why)
 
 
-def input_size(state: State, plan_ids: Iterable[str]) -> int:
+def input_size(state: "State", plan_ids: Iterable[str]) -> int:
     """Return the bytes that plans read; a plan that the state no longer has reads nothing."""
     found = (state.plans.get(plan_id) for plan_id in dict.fromkeys(plan_ids))
     return sum(known.plan.size for known in found if known is not None)
 
 
-def only_spark(state: State) -> str:
+def only_spark(state: "State") -> str:
     """Return why only Spark can compact a table; empty if both engines can."""
     return state.table.kind.only_spark

@@ -8,9 +8,9 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from airflow_provider_segtable.core.catch_up import catch_up
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import ChunkKey
 from airflow_provider_segtable.core.time import SECOND_US, Instant, Interval

@@ -8,9 +8,9 @@ no month and no year, and could not be joined into these later.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from airflow_provider_segtable.core.counted import describe_size
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.time import Granularity, Instant
 
 LEAST_BYTES = 1 << 20

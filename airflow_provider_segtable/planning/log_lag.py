@@ -7,9 +7,9 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
 
 

@@ -33,9 +33,10 @@ Regions are intervals that split no chunk, neither of the current nor of a wante
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from airflow_provider_segtable.core.chunk import ChunkSummary
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import roots_among
 from airflow_provider_segtable.core.log.plan import Plan, PlanState, PlanStatus
 from airflow_provider_segtable.core.log.plan_kinds import kinds
@@ -199,8 +200,9 @@ class PlannerContext:
     ``claims`` and ``resting`` (by kind of the aborted plan, smallest first) give the reason why a
     segment is not free; ``rests_end`` are the times at which rests end. ``pending`` are the pending
     plans; ``deleted`` are the rows that a rewrite would remove. ``within`` limits planning to an
-    interval; None means all. ``blocking`` are the schemas whose files keep the table from being
-    published, each with the reason. ``seen`` caches ``segments``.
+    interval; None means all, or ``windows``, disjoint intervals that split no chunk. ``blocking``
+    are the schemas whose files keep the table from being published, each with the reason. ``seen``
+    caches ``segments``.
     """
 
     state: State
@@ -208,6 +210,7 @@ class PlannerContext:
     now: Instant
     skip_from: Instant
     within: Interval | None = None
+    windows: tuple[Interval, ...] | None = None
     claims: Mapping[SegmentId, str] = field(default_factory=dict)
     resting: Mapping[type[Plan], Mapping[SegmentId, Reason]] = field(default_factory=dict)
     rests_end: frozenset[Instant] = frozenset()
@@ -283,8 +286,13 @@ class PlannerContext:
 
     def summaries(self) -> list[tuple[ChunkKey, ChunkSummary]]:
         """Return ``chunks`` with their summaries."""
-        visible = self.state.timeline.visible_summaries(self.within)
-        return [known for known in visible.items() if known[1].rows]
+        timeline = self.state.timeline
+        if self.within is not None or self.windows is None:
+            visible = [*timeline.visible_summaries(self.within).items()]
+        else:
+            some = map(timeline.visible_summaries, self.windows)
+            visible = [known for each in some for known in each.items()]
+        return [known for known in visible if known[1].rows]
 
     def open_chunks(self, skipped: list[Skipped]) -> Iterator[ChunkKey]:
         """Yield the chunks that may be compacted; add reasons for the others."""

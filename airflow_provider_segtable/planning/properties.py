@@ -51,12 +51,13 @@ Source of the defaults of retention: Hudi's cleaner (24 hours), Paimon's snapsho
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any, get_type_hints
 
 from airflow_provider_segtable.core.counted import MIB
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.index_kind import IndexKind
 from airflow_provider_segtable.core.indexes.index_state import KINDS, chosen_kind

@@ -10,8 +10,9 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.reads.read_facts import (
     ChunkReads,
     ReadCounts,

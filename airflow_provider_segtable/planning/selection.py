@@ -20,13 +20,14 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, StrEnum, auto
 from heapq import heapify, heappop, heappush
 from typing import Self
 
 from airflow_provider_segtable.core.chunk import ChunkSummary, least_size
 from airflow_provider_segtable.core.counted import MIB, counted, describe_size
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.plan import Plan
 from airflow_provider_segtable.core.log.plan_kinds import smallest

@@ -9,7 +9,9 @@
 3. The bound is 0 if no plan can be due: no finder expects a plan (``Finder.may_be_due``), and no
    row is deleted.
    A brief run asks first whether the bound of the whole table is 0, as it mostly is, and in an
-   area it asks the finders alone that expect a plan.
+   area it asks the finders alone that expect a plan. It remembers in which areas around a block of
+   chunks a plan may be due, deleted rows aside: that holds as long as these blocks do
+   (``Finder.may_be_due``). So after a commit it looks at the blocks that changed.
 4. A large table is examined area by area, the highest bound first, until the budget is used up, or
    the limit of one run is reached (``planning.selection``).
 5. If a plan of a larger kind is due, it replaces the smaller ones that it makes unnecessary; if it
@@ -26,12 +28,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import is_
 from types import MappingProxyType
+from typing import Any
 
 from airflow_provider_segtable.core.chunk import ChunkSummary, least_size
 from airflow_provider_segtable.core.counted import MIB
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import ChunkKey
+from airflow_provider_segtable.core.spans import AnyBlock
 from airflow_provider_segtable.core.time import Instant, Interval, united
+from airflow_provider_segtable.core.timeline import AnyChunk, Timeline
 from airflow_provider_segtable.planning.finders.finder import Finder, finders
 from airflow_provider_segtable.planning.planner_context import (
     PlannerContext,
@@ -83,6 +88,58 @@ def nothing_due(found: PlannerContext) -> bool:
     return _Bounds(found).of(whole, known) == 0
 
 
+def with_windows(found: PlannerContext) -> PlannerContext:
+    """Limit a context to the times in which a plan may be due, asking no block of chunks twice."""
+    bounds, state = _Bounds(found), found.state
+    settings = (found.policy, state.table, state.overrides, dict(found.blocking))
+    due = [each for b in state.timeline.blocks() for each in _due_in(found, bounds, b, settings)]
+    return replace(found, windows=tuple(united(due)))
+
+
+def _due_in(
+    found: PlannerContext, bounds: "_Bounds", block: AnyBlock[AnyChunk], settings: tuple[Any, ...]
+) -> Sequence[Interval]:
+    """Return the areas around a block's chunks in which a plan may be due.
+
+    The block's notes have them, with what they depend on: the settings, and the blocks there.
+    """
+    timeline, notes = found.state.timeline, block.notes
+    if not (notes and notes[0] == settings and _same(notes[1], _beside(timeline, block, notes[2]))):
+        around = _closed(found, Interval(block.start, block.end))
+        inside = replace(found, windows=(around,))
+        without = replace(inside, state=replace(found.state, vectors={}, predicate_deletes=()))
+        due = [area.interval for area in areas(without, due=True)]
+        notes[:] = [settings, _beside(timeline, block, around), around, due]
+    return [notes[2]] if bounds.may_have_deleted(notes[2]) else notes[3]
+
+
+def _beside(
+    timeline: Timeline, block: AnyBlock[AnyChunk], around: Interval
+) -> Sequence[AnyBlock[AnyChunk]]:
+    """Return the other blocks around; a block's notes are about itself in any case."""
+    return [each for each in timeline.blocks(around) if each is not block]
+
+
+def _same(some: Sequence[AnyBlock[AnyChunk]], other: Sequence[AnyBlock[AnyChunk]]) -> bool:
+    return len(some) == len(other) and all(map(is_, some, other))
+
+
+def _closed(found: PlannerContext, interval: Interval) -> Interval:
+    """Return the interval widened until its ends split no chunk, of any granularity."""
+    cut, layout = found.policy.cut.granularity, found.state.layout
+    dividers = [layout.chunk, cut.chunk] if cut else [layout.chunk]
+    wide, before = interval, None
+    while wide != before:
+        before = wide
+        edges = [divide(at) for divide in dividers for at in (wide.start, wide.end - 1)]
+        wide = Interval(
+            min(wide.start, *(edge.start for edge in edges)),
+            max(wide.end, *(edge.end for edge in edges)),
+        )
+        wide = found.state.timeline.closed(wide)
+    return wide
+
+
 _Known = Sequence[tuple[ChunkKey, ChunkSummary]]
 
 
@@ -115,6 +172,10 @@ class _Bounds:
             self._most[key] = _most(sizes, self._found.policy, causes=causes)
         # Nothing to gain yet, as what may be tidied is not cold: its reason says until when.
         return self._most[key] or LEAST_BOUND
+
+    def may_have_deleted(self, interval: Interval) -> bool:
+        """Return whether the interval may have deleted rows."""
+        return self._deleted.may_hold(interval)
 
     def finders(self, area: Area) -> list[Finder]:
         """Return the finders whose plans may be due in an area, the largest kind first."""
@@ -242,7 +303,9 @@ def plan_all(
         The chosen plans, best first, and a reason for everything skipped.
     """
     found = replace(planner_context(state, policy, now), blocking=blocking)
-    brief, bounds = explain == BRIEFLY, _Bounds(found)
+    brief = explain == BRIEFLY
+    found = with_windows(found) if brief else found
+    bounds = _Bounds(found)
     skipped: list[Skipped] = []
 
     def look(area: Area) -> list[Candidate]:

@@ -47,10 +47,10 @@ Contract of claims, names in a group that one client holds at a time, with a con
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, TypeAlias
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.locks import FencingToken, Lock, LockRequest
 from airflow_provider_segtable.core.segment import SegmentId
 from airflow_provider_segtable.core.time import Instant

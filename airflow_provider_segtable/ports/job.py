@@ -11,9 +11,9 @@ Contract:
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.ports.files import DataFiles
 

@@ -46,10 +46,10 @@ Contract:
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, Self, TypeAlias
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log_store.bucket import DEFAULT_LIMITS, BucketCut, Limits
 from airflow_provider_segtable.core.log_store.manifest import CommittedEnd, Epoch, Offset, Position
 from airflow_provider_segtable.core.log_store.reading import Behind, BucketStatus, Reset, Whence

@@ -19,7 +19,8 @@ Contract:
 7. ``delete`` leaves folders on local disks; ``prune`` removes the empty ones.
 8. ``turn`` is a hint: writers of one folder that take turns do not race, where a turn costs less
    than a lost race (on a local disk: the writers of one host). It may end
-   early, or not be there at all, and never fails.
+   early, or not be there at all, and never fails. A writer that has to wait may leave an *offer*,
+   which the holder of a turn may claim and carry out (``Turn``).
 9. ``folders`` names the folders directly below one: those that hold an object at any depth, and on
    a local disk empty ones, too. Names that no path may have are left out, and symbolic links.
 10. ``remote`` says that a request costs a round trip. Then readers request several objects at once,
@@ -28,11 +29,11 @@ Contract:
 12. Errors are from ``core.errors``, with the full URI in the message.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Protocol
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.time import Instant
 
 
@@ -43,6 +44,51 @@ class Entry:
     path: str
     size: int
     modified: Instant
+
+
+class Turn(Protocol):
+    """A writer's turn in a folder, and the offers of writers that wait for theirs.
+
+    1. An offer is any bytes. A holder of a turn claims offers under a number, all at once for one
+       number; each offer is claimed once. It ends the claim when the outcome of that number is
+       certain.
+    2. An offer ends with the wait of its author, and the author knows from then on whether it was
+       claimed. If the claim has not ended, the number is known, too.
+    3. So an offer that was not claimed when its author's turn began will never be. All else is for
+       the log to tell: a claim says nothing about its success.
+    """
+
+    @property
+    def claimed(self) -> bool:
+        """Return whether another writer claimed the offer of this one."""
+        ...
+
+    @property
+    def claimed_as(self) -> int | None:
+        """Return the number of the claim on this writer's offer, if it has not ended."""
+        ...
+
+    def claim(self, number: int, most: int) -> Sequence[bytes]:
+        """Claim waiting offers under a number, oldest first; claims of lower numbers end."""
+        ...
+
+    def end_claims(self) -> None:
+        """End the claims of this turn: the outcome of their number is certain."""
+        ...
+
+
+class NoTurn:
+    """The turn of a writer where there are none."""
+
+    claimed = False
+    claimed_as = None
+
+    def claim(self, number: int, most: int) -> Sequence[bytes]:  # noqa: ARG002
+        """Return no offers."""
+        return ()
+
+    def end_claims(self) -> None:
+        """Do nothing."""
 
 
 class Storage(Protocol):
@@ -78,8 +124,16 @@ class Storage(Protocol):
         """Make all names in the folder ``prefix`` durable, whichever writer created them."""
         ...
 
-    def turn(self, prefix: str, *, wait_s: float) -> AbstractContextManager[None]:
-        """Wait for this writer's turn in the folder ``prefix``, and hold it; never raises."""
+    def turn(
+        self, prefix: str, *, wait_s: float, offer: Callable[[], bytes | None] | None = None
+    ) -> AbstractContextManager[Turn]:
+        """Wait for this writer's turn in the folder ``prefix``, and hold it; never raises.
+
+        Args:
+            prefix: the folder.
+            wait_s: the longest wait in seconds.
+            offer: returns what to offer; called only if this writer has to wait. It does not raise.
+        """
         ...
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:

@@ -1,14 +1,16 @@
 """Wait until an index of a table is available."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.sensors.table_sensor import SegtableTableSensor
-from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.triggers.index import CaughtUp
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.core.log.state import State
+    from airflow_provider_segtable.table.context import TableContext
 
 
 class SegtableIndexAvailableSensor(SegtableTableSensor):
@@ -28,7 +30,7 @@ class SegtableIndexAvailableSensor(SegtableTableSensor):
         super().__init__(**kwargs)
         self.index = index
 
-    def question(self, context: Context, ports: TableContext, state: State) -> CaughtUp:
+    def question(self, context: Context, ports: "TableContext", state: "State") -> CaughtUp:
         """Return the question: has the index been available?"""
         del context, ports, state
         return CaughtUp(table=self.table, index=self.index, upto=0)

@@ -13,18 +13,20 @@ The goal is one of these:
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_segtable.assets.table_asset import segtable_asset
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import SECOND_US, Instant, iso, parse_instant
 from airflow_provider_segtable.sensors.index_available import SegtableIndexAvailableSensor
 from airflow_provider_segtable.sensors.table_sensor import time_goal
-from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.triggers.index import CaughtUp
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.core.log.state import State
+    from airflow_provider_segtable.table.context import TableContext
 
 ASSET_EVENT = "asset event"
 """The goal: the newest event in the asset events of the table that triggered the DAG run."""
@@ -46,7 +48,7 @@ class SegtableIndexCatchupSensor(SegtableIndexAvailableSensor):
         super().__init__(**kwargs)
         self.upto = upto
 
-    def question(self, context: Context, ports: TableContext, state: State) -> CaughtUp:
+    def question(self, context: Context, ports: "TableContext", state: "State") -> CaughtUp:
         """Return the question, with *now* as the version or the time of the first look."""
         upto, by = self._goal(context, ports)
         if upto is None and by is None:
@@ -57,7 +59,7 @@ class SegtableIndexCatchupSensor(SegtableIndexAvailableSensor):
         self.log.info("waiting until index %s has caught up with %s", self.index, goal)
         return CaughtUp(table=self.table, index=self.index, upto=upto, by=by)
 
-    def _goal(self, context: Context, ports: TableContext) -> tuple[int | None, Instant | None]:
+    def _goal(self, context: Context, ports: "TableContext") -> tuple[int | None, Instant | None]:
         """Return the event or the time that the argument names; two Nones for *now*."""
         match self.upto:
             case None | "":
@@ -78,7 +80,7 @@ class SegtableIndexCatchupSensor(SegtableIndexAvailableSensor):
             ) from error
 
 
-def named_events(context: Context, ports: TableContext) -> Iterator[int]:
+def named_events(context: Context, ports: "TableContext") -> Iterator[int]:
     """Yield the events of the table that the asset events name that triggered the run."""
     asset = segtable_asset(ports.uri)
     for key, events in (context.get("triggering_asset_events") or {}).items():

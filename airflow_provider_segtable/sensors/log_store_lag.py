@@ -12,20 +12,22 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_segtable.core.arguments import plain, shown
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.sensors.table_sensor import (
     SegtableTableSensor,
     age_limit,
     time_goal,
 )
-from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.triggers.log_store import LogLagWithin
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.core.log.state import State
+    from airflow_provider_segtable.table.context import TableContext
 
 
 class LogStoreLagSensor(SegtableTableSensor):
@@ -62,7 +64,7 @@ class LogStoreLagSensor(SegtableTableSensor):
         self.at_most_seconds = at_most_seconds
         self.upto = upto
 
-    def question(self, context: Context, ports: TableContext, state: State) -> LogLagWithin:
+    def question(self, context: Context, ports: "TableContext", state: "State") -> LogLagWithin:
         """Return the question, with *now* as the time of the first look."""
         del state
         if ports.optional_coordinator is None:

@@ -7,19 +7,19 @@ is missed, with both numbers, and when the planner is expected to mend it.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_segtable.core.arguments import shown
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.planning.fleet.fleet import Fleet, Objective, objective_of
-from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet, read_objective
 from airflow_provider_segtable.sensors.table_sensor import SegtableTableSensor
-from airflow_provider_segtable.services.fleet_tables import fleet_text
-from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.triggers.objective import MeetsObjective
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.core.log.state import State
+    from airflow_provider_segtable.table.context import TableContext
 
 
 class SegtableObjectiveSensor(SegtableTableSensor):
@@ -47,8 +47,11 @@ class SegtableObjectiveSensor(SegtableTableSensor):
         self.objective = objective
         self.fleet = fleet
 
-    def question(self, context: Context, ports: TableContext, state: State) -> MeetsObjective:
+    def question(self, context: Context, ports: "TableContext", state: "State") -> MeetsObjective:
         """Return the question, with the objective as it is at the first look."""
+        from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet, read_objective
+        from airflow_provider_segtable.services.fleet_tables import fleet_text
+
         del context, ports, state
         given, name, text = _mapping(self.objective), self.table, ""
         aims = {}

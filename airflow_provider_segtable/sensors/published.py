@@ -7,21 +7,23 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_segtable.core.arguments import shown
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.sensors.table_sensor import (
     SegtableTableSensor,
     age_limit,
     time_goal,
 )
-from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.triggers.published import PublishedThrough
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.core.log.state import State
+    from airflow_provider_segtable.table.context import TableContext
 
 
 class SegtablePublishedSensor(SegtableTableSensor):
@@ -57,7 +59,7 @@ class SegtablePublishedSensor(SegtableTableSensor):
         self.upto = upto
         self.version = version
 
-    def question(self, context: Context, ports: TableContext, state: State) -> PublishedThrough:
+    def question(self, context: Context, ports: "TableContext", state: "State") -> PublishedThrough:
         """Return the question, with *now* as the time of the first look."""
         age_s = age_limit("at_most_seconds", self.at_most_seconds)
         by = self._time(ports, state)
@@ -72,12 +74,12 @@ class SegtablePublishedSensor(SegtableTableSensor):
             table=self.table, formats=tuple(names), at_most_seconds=age_s, by=by
         )
 
-    def _time(self, ports: TableContext, state: State) -> Instant | None:
+    def _time(self, ports: "TableContext", state: "State") -> Instant | None:
         if self.version not in (None, "", "None"):
             return self._time_of_version(ports, state)
         return time_goal(self.upto)
 
-    def _time_of_version(self, ports: TableContext, state: State) -> Instant:
+    def _time_of_version(self, ports: "TableContext", state: "State") -> Instant:
         given = str(self.version)
         if self.upto:
             raise InvalidInput("upto and version name a time each: give one of them")

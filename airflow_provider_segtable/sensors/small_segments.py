@@ -1,14 +1,16 @@
 """Wait until compaction has caught up with an interval."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.sensors.table_sensor import SegtableTableSensor
-from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.triggers.table import SmallSegments
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.core.log.state import State
+    from airflow_provider_segtable.table.context import TableContext
 
 
 class SegtableSmallSegmentsSensor(SegtableTableSensor):
@@ -30,7 +32,7 @@ class SegtableSmallSegmentsSensor(SegtableTableSensor):
         self.interval = interval
         self.at_most = at_most
 
-    def question(self, context: Context, ports: TableContext, state: State) -> SmallSegments:
+    def question(self, context: Context, ports: "TableContext", state: "State") -> SmallSegments:
         """Return the question for the rendered fields."""
         del context, ports, state
         return SmallSegments(table=self.table, interval=self.interval, at_most=self.at_most)

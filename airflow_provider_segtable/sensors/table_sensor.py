@@ -13,7 +13,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import (
     AirflowException,
@@ -24,11 +24,13 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from airflow_provider_segtable.core.arguments import seconds
-from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import Instant, instant, parse_instant
 from airflow_provider_segtable.operators.rendered import TableOperator, refused_at_once
-from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.triggers.watch import OF_NO_USE, Answer, Question, TableTrigger
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.core.log.state import State
+    from airflow_provider_segtable.table.context import TableContext
 
 
 class SegtableTableSensor(TableOperator, BaseSensorOperator):
@@ -55,7 +57,7 @@ class SegtableTableSensor(TableOperator, BaseSensorOperator):
     # ---- each sensor's part -----------------------------------------------------------------
 
     @abstractmethod
-    def question(self, context: Context, ports: TableContext, state: State) -> Question:
+    def question(self, context: Context, ports: "TableContext", state: "State") -> Question:
         """Return the question, fixed for the table as it is at the first look.
 
         Raises:

@@ -20,9 +20,9 @@ Source of the ideas: Druid (locks on inputs and outputs), Hudi (requested/inflig
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import TableGone
 from airflow_provider_segtable.core.locks import LockRequest
 from airflow_provider_segtable.core.log.event import Conflict

@@ -24,6 +24,9 @@ Expiry of the log:
    were adopted: others are never looked at. *Facts about reads* are deleted by their age
    (``table.read_recorder``).
 
+   *Sidecars* of checkpoints are deleted when no kept checkpoint lists them and they are as old as
+   orphans have to be (``table.log.sidecars``).
+
 Safety:
 
 6. In doubt, the cleaner deletes nothing: an unreadable listing, tag or checkpoint is an error
@@ -56,10 +59,11 @@ Source of the idea: Hudi's cleaner and Paimon's snapshot expiry and orphan clean
 import contextlib
 import hashlib
 import posixpath
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from itertools import chain, count, islice
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import paths
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
@@ -118,6 +122,7 @@ from airflow_provider_segtable.table.log.event_log import (
     expired_path,
     number,
 )
+from airflow_provider_segtable.table.log.sidecars import SIDECARS
 from airflow_provider_segtable.table.publishing.targets import published_paths, sweep_targets
 from airflow_provider_segtable.table.read_recorder import expired_reads
 from airflow_provider_segtable.table.unnamed_files import unnamed, unnamed_before
@@ -139,6 +144,7 @@ class CleaningRun:
         young: number of unnamed files that are too young to be orphans.
         log_from: events below this number are deleted; 0 if none are.
         log_files: events, checkpoints and markers deleted.
+        sidecars: deleted sidecars of checkpoints.
         published: files that stay because published versions show them; the log names them no more.
         records: deleted records of adoptions.
         reads: deleted facts about reads.
@@ -160,6 +166,7 @@ class CleaningRun:
     young: int = 0
     log_from: int = 0
     log_files: tuple[str, ...] = ()
+    sidecars: tuple[str, ...] = ()
     published: tuple[str, ...] = ()
     records: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
@@ -195,6 +202,7 @@ class CleaningRun:
             "targets": {name: list(paths) for name, paths in self.targets.items()},
             "log_from": self.log_from,
             "log_files": list(self.log_files),
+            "sidecars": list(self.sidecars),
             "entries": dict(self.entries),
             "indexes": {
                 name: {"table": f"index {name}", **run.facts()}
@@ -236,11 +244,16 @@ def expirable(log: EventLog, after: State) -> tuple[int, tuple[str, ...]]:
 
 
 def _behind(log: EventLog, n: int) -> Iterator[str]:
-    """Yield the log files before checkpoint ``n``, in the order of deletion."""
-    for folder in (TIMELINE, CHECKPOINTS, EXPIRED):
+    """Yield the log files before checkpoint ``n``, in the order of deletion.
+
+    The file that has event ``n`` stays, so that its time can be read.
+    """
+    event = log.event(n)
+    first = event.joined[0] if event and event.joined else n
+    for folder, end in ((TIMELINE, first), (CHECKPOINTS, n), (EXPIRED, n)):
         for entry in log.storage.list(folder):
             at = number(entry.path)
-            if at is not None and at >= n:
+            if at is not None and at >= end:
                 break
             if at is not None:
                 yield entry.path
@@ -264,10 +277,22 @@ def expire(ports: TableContext, log_from: int, paths: Sequence[str]) -> None:
         if ports.log.first() > log_from:
             ports.storage.flush(EXPIRED)
             ports.storage.delete(expired_path(log_from))
-    for folder in (TIMELINE, CHECKPOINTS, EXPIRED):  # before any deletion
+    for folder in (TIMELINE, CHECKPOINTS, EXPIRED, SIDECARS):  # before any deletion
         ports.storage.flush(folder)
     for path in paths:
         ports.storage.delete(path)
+
+
+def delete_sidecars(ports: TableContext, found: Collection[str], before: Instant) -> None:
+    """Delete sidecars that no checkpoint lists now, either.
+
+    The markers are there by now: an author whose checkpoint lists them anew takes it back.
+    """
+    if found:
+        ports.storage.flush(CHECKPOINTS)
+        for path in ports.log.unlisted_sidecars(0, before):
+            if path in found:
+                ports.storage.delete(path)
 
 
 DATA = "data"
@@ -416,6 +441,7 @@ def _clean_one(cleaning: _Cleaning) -> CleaningRun:
     head, entries = _sweep(cleaning, look.keep, head)
     _delete_orphans(cleaning, look, head)
     expire(ports, look.run.log_from, look.run.log_files)
+    delete_sidecars(ports, look.run.sidecars, orphaned_before(cleaning.now, look.keep))
     for path in (*look.run.records, *look.run.reads):
         ports.storage.delete(path)
     if head.adopts:
@@ -467,7 +493,7 @@ def _look_once(cleaning: _Cleaning) -> _Look:
     found = cleanable(head, retained=retained, tagged=tagged, published=published)
     after = _foreseen(head, found)
     nameless = unnamed([*data, *deletes], after)
-    before = now - int(keep.orphan_hours * HOUR_US)
+    before = orphaned_before(now, keep)
     orphans, young = _orphans(_not_in(nameless, published), after, before)
     going = after.pending_delete - published
     log_from, log_files = expirable(log, after)
@@ -483,6 +509,7 @@ def _look_once(cleaning: _Cleaning) -> _Look:
         young=young,
         log_from=log_from,
         log_files=log_files,
+        sidecars=tuple(log.unlisted_sidecars(log_from, before)),
         published=_left(published, after, nameless),
         records=_records(ports, after, before),
         reads=_reads(ports, newest, now),
@@ -491,6 +518,11 @@ def _look_once(cleaning: _Cleaning) -> _Look:
     return _Look(
         head=head, after=after, found=found, run=run, keep=keep, going=going, given_up=given_up
     )
+
+
+def orphaned_before(now: Instant, keep: Retention) -> Instant:
+    """Return the time before which unnamed files were written that are deleted."""
+    return now - int(keep.orphan_hours * HOUR_US)
 
 
 def _published(cleaning: _Cleaning, keep: Retention) -> frozenset[str]:

@@ -27,11 +27,12 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TypeVar
 
 from airflow_provider_segtable import __version__
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CoordinationError, SegtableError
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.locks import Generation

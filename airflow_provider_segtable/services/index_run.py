@@ -10,9 +10,9 @@
 """
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 
 from airflow_provider_segtable.core.catch_up import chunks_lacking
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.events import Event, segments_of
 from airflow_provider_segtable.core.log.families.index_events import IndexBuilt

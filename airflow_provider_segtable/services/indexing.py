@@ -31,7 +31,7 @@ an index that is current keeps its promise, also after a killed build:
 """
 
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from typing import Any, TypeAlias, TypeVar
@@ -42,6 +42,7 @@ import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.catch_up import chunks_lacking, files_in, next_piece
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CommitConflict, CommitUnknown, SegtableError
 from airflow_provider_segtable.core.indexes.index_kind import FILE, START
 from airflow_provider_segtable.core.indexes.index_state import IndexState, index_table

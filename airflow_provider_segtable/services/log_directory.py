@@ -34,8 +34,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CoordinatorUnavailable, SegtableError
 from airflow_provider_segtable.core.log_store.assignment import assign
 from airflow_provider_segtable.core.log_store.manifest import Epoch

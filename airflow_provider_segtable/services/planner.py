@@ -20,9 +20,10 @@
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CommitConflict, InvalidInput, SegtableError
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.indexes.index_state import folder

@@ -7,8 +7,9 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.planning.properties import PublishSettings
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.publishing.publisher import (

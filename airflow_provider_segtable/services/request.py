@@ -20,9 +20,10 @@ Source of the idea: Druid's manual compaction tasks, CarbonData's ``ALTER TABLE 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     CommitConflict,
     CommitUnknown,

@@ -12,10 +12,11 @@
 
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CommitUnknown, CorruptTable, NotFound
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.event import Conflict

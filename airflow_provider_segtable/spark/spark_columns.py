@@ -37,7 +37,6 @@ Conditions:
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import reduce
 from inspect import signature
 from operator import and_, eq, ge, gt, le, lt, ne, or_
@@ -51,6 +50,7 @@ from pyspark.sql import types as T  # noqa: N812  # the same
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema, to_arrow_type
 
 from airflow_provider_segtable.core.column_types import type_named
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.predicate import (
     AllOf,

@@ -13,7 +13,8 @@
    cut: ``OutcomeUnknown``.
 5. A symbolic link below the root is not followed (``disk``), nor left out of a listing: it
    is refused by name, since a file behind it must neither be deleted nor be taken for lost.
-6. ``turn`` locks the folder (``disk``): writers of one host take turns.
+6. ``turn`` locks the folder (``disk``): writers of one host take turns. One that waits makes an
+   offer (``storage.offers``).
 7. Errors need ``errno``, which obstore turns into text; and opening a table must not make its
    directory, which obstore does. So this adapter is plain ``os`` (obstore serves object stores).
 """
@@ -39,7 +40,8 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.disk import Folders, Sync, Turns, is_folder, reading, writing
-from airflow_provider_segtable.ports.storage import Entry
+from airflow_provider_segtable.ports.storage import Entry, Turn
+from airflow_provider_segtable.storage.offers import LocalTurn
 from airflow_provider_segtable.storage.table_paths import checked, folder, named_folders
 
 TEMPORARY = ".tmp"
@@ -131,13 +133,16 @@ class LocalStorage:
             self._folders.flush(below)
 
     @contextmanager
-    def turn(self, prefix: str, *, wait_s: float) -> Iterator[None]:
+    def turn(
+        self, prefix: str, *, wait_s: float, offer: Callable[[], bytes | None] | None = None
+    ) -> Iterator[Turn]:
         """Wait for this writer's turn among the writers of this host, and hold it; never raises."""
+        turn = LocalTurn(self._folders, prefix, offer)
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(OSError, SegtableError):  # e.g. there is no folder yet
                 parent = stack.enter_context(self._folders.opened(prefix))
-                stack.enter_context(self._turns.turn(parent, wait_s))
-            yield
+                stack.enter_context(self._turns.turn(parent, wait_s, turn.waiting()))
+            yield turn
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
         """Yield objects below a folder, ascending."""

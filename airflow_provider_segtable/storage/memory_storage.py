@@ -22,7 +22,7 @@ from airflow_provider_segtable.core.errors import AlreadyExists, NotFound
 from airflow_provider_segtable.core.paths import inside
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.ports.clock import Clock
-from airflow_provider_segtable.ports.storage import Entry, Storage
+from airflow_provider_segtable.ports.storage import Entry, NoTurn, Storage, Turn
 from airflow_provider_segtable.storage.table_paths import checked, folder, named_folders, within
 
 
@@ -102,9 +102,15 @@ class MemoryStorage:
         with self._mutex:
             self._objects.pop(checked(path, self._uri), None)
 
-    def turn(self, prefix: str, *, wait_s: float) -> AbstractContextManager[None]:  # noqa: ARG002
+    def turn(
+        self,
+        prefix: str,  # noqa: ARG002
+        *,
+        wait_s: float,  # noqa: ARG002
+        offer: Callable[[], bytes | None] | None = None,  # noqa: ARG002
+    ) -> AbstractContextManager[Turn]:
         """Take no turns: memory is fast enough for races."""
-        return nullcontext()
+        return nullcontext(NoTurn())
 
     def prune(self, prefix: str) -> None:
         """Do nothing: memory has no folders."""
@@ -166,9 +172,11 @@ class LayeredStorage:
         """Do nothing: memory survives no power cut."""
         self._above.flush(prefix)
 
-    def turn(self, prefix: str, *, wait_s: float) -> AbstractContextManager[None]:
+    def turn(
+        self, prefix: str, *, wait_s: float, offer: Callable[[], bytes | None] | None = None
+    ) -> AbstractContextManager[Turn]:
         """Take no turns: there is no other writer."""
-        return self._above.turn(prefix, wait_s=wait_s)
+        return self._above.turn(prefix, wait_s=wait_s, offer=offer)
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
         """Yield objects of both layers below a folder, in ascending order."""
@@ -238,9 +246,11 @@ class NestedStorage:
         """Make all names in a folder durable."""
         self._outer.flush(self._at(prefix))
 
-    def turn(self, prefix: str, *, wait_s: float) -> AbstractContextManager[None]:
+    def turn(
+        self, prefix: str, *, wait_s: float, offer: Callable[[], bytes | None] | None = None
+    ) -> AbstractContextManager[Turn]:
         """Wait for this writer's turn in a folder, and hold it."""
-        return self._outer.turn(self._at(prefix), wait_s=wait_s)
+        return self._outer.turn(self._at(prefix), wait_s=wait_s, offer=offer)
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
         """Yield objects below a folder, in ascending order."""

@@ -48,7 +48,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.ports.clock import Clock, Randomness
-from airflow_provider_segtable.ports.storage import Entry
+from airflow_provider_segtable.ports.storage import Entry, NoTurn, Turn
 from airflow_provider_segtable.storage.local import SystemClock, SystemRandomness
 from airflow_provider_segtable.storage.table_paths import checked, folder, named_folders
 
@@ -203,9 +203,15 @@ class ObjectStorage:
         except _Failure as error:
             raise _not_written(error, self._full(path)) from error
 
-    def turn(self, prefix: str, *, wait_s: float) -> AbstractContextManager[None]:  # noqa: ARG002
+    def turn(
+        self,
+        prefix: str,  # noqa: ARG002
+        *,
+        wait_s: float,  # noqa: ARG002
+        offer: Callable[[], bytes | None] | None = None,  # noqa: ARG002
+    ) -> AbstractContextManager[Turn]:
         """Take no turns: object stores have no locks."""
-        return nullcontext()
+        return nullcontext(NoTurn())
 
     def prune(self, prefix: str) -> None:
         """Do nothing: an object store has no folders."""

@@ -22,12 +22,13 @@ import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
     CommitConflict,
@@ -343,8 +344,9 @@ def _definition(
 
 def _check_request(request: AdoptionRequest, table: TableDefinition, state: State | None) -> None:
     """Refuse settings that the table does not have."""
+    names = {*table.schema.names}
     for name in request.ignored:
-        if name in table.schema.names:
+        if name in names:
             raise InvalidInput(
                 f"{name!r} is to be ignored, and is a column of the table: leave one of both out"
             )

@@ -7,11 +7,12 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import pyarrow as pa
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CommitConflict, CommitUnknown, InvalidInput
 from airflow_provider_segtable.core.indexes.index_state import unfit
 from airflow_provider_segtable.core.log.event import Conflict

@@ -17,12 +17,12 @@
 
 import logging
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import pyarrow as pa
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.indexes.index_state import KINDS, IndexState, index_table
 from airflow_provider_segtable.core.log.state import State
@@ -213,7 +213,7 @@ def chosen_groups(
     if not wanted.conditions:
         return found
     tests = record_tests(wanted.tests, rules)
-    keys = _pinned(tests, rules, state)
+    keys = pinned_keys(tests, rules, state)
     if keys is not None:
         found = found.pruned(PrunedBy.BUCKETS, lambda group: _has(keys, group, state))
     timed = found.pruned(
@@ -254,7 +254,7 @@ FEW_KEYS = 256
 """The most keys of which an index is asked, each for each file."""
 
 
-def _pinned(tests: RecordTests, rules: MergeRules, state: State) -> WantedKeys | None:
+def pinned_keys(tests: RecordTests, rules: MergeRules, state: State) -> WantedKeys | None:
     """Return the keys that conditions on the key alone ask for; None if they pin none."""
     if tests.by_key is None:
         return None

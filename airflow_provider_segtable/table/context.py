@@ -18,10 +18,11 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from airflow_provider_segtable.coordination.address import SESSION_TIMEOUT_S, connect
 from airflow_provider_segtable.coordination.zookeeper.access import access_of
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     ClockSkew,
     CoordinatorUnavailable,
@@ -47,6 +48,7 @@ from airflow_provider_segtable.storage.memory_storage import NestedStorage
 from airflow_provider_segtable.storage.table_paths import absolute
 from airflow_provider_segtable.table import background as process
 from airflow_provider_segtable.table.backlog import Backlog
+from airflow_provider_segtable.table.commit_queue import CommitQueue
 from airflow_provider_segtable.table.entry_cache import EntryCache
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.publications import Publications
@@ -193,6 +195,7 @@ class TableContext:
     publications: Publications = field(
         init=False, repr=False, compare=False, default_factory=Publications
     )
+    commits: CommitQueue = field(init=False, repr=False, compare=False, default_factory=CommitQueue)
     backlog: Backlog = field(init=False, repr=False, compare=False)
     inner: dict[str, "TableContext"] = field(
         init=False, repr=False, compare=False, default_factory=dict
@@ -287,7 +290,7 @@ class TableContext:
     def by(self, author: str) -> "TableContext":
         """Return the same ports for another author; both share what they have read."""
         made = replace(self, author=author)
-        for name in ("log", "entries", "publications", "backlog"):
+        for name in ("log", "entries", "publications", "backlog", "commits"):
             object.__setattr__(made, name, getattr(self, name))
         return made
 

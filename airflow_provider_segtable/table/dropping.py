@@ -31,8 +31,9 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
     CorruptTable,
@@ -146,12 +147,14 @@ _OWN = re.compile(
             rf"{DELETES}/[A-Za-z0-9-]+\.arrow",
             rf"{LOG}/timeline/{_NUMBER}\.json",
             rf"{LOG}/checkpoints/({_NUMBER}\.parquet|_last)",
+            rf"{LOG}/sidecars/{_NUMBER}-[0-9a-f]{{16}}\.parquet",
             rf"{LOG}/expired/{_NUMBER}",
             rf"{LOG}/tags/{_NAME}-[0-9]+\.parquet",
             rf"{LOG}/(clock|results)/{_NAME}",
             rf"{LOG}/probe-{_NAME}",
             rf"{LOG}/lost/.+",
             rf"{LOG}/reserve/space",
+            rf"{LOG}/offers/[0-9]{{20}}-[0-9a-f]{{16}}(\.[0-9]+)?",
             rf"{LOG}/reads/[0-9]{{8}}T[0-9]{{2}}-{_NAME}\.json",
             rf"{LOG}/adopted/({_NUMBER}\.(json|gone)|copied/[0-9a-f]{{16}})",
         )

@@ -7,9 +7,11 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Lock
 from typing import Any, TypeVar
+
+from airflow_provider_segtable.core.dataclass import dataclass
 
 MOST_BYTES = 64 << 20
 """Bytes of entries, as Arrow holds them, that a table's process keeps."""

@@ -29,11 +29,11 @@ Upkeep of the indexes' tables, which lie inside their table and need the same up
 import logging
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     CommitConflict,
     CommitUnknown,

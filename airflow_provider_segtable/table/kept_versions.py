@@ -20,11 +20,11 @@ Consumers, readers of windows with an event of the log as their position:
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
 from airflow_provider_segtable.core.consumer import Consumer
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     InvalidInput,
     InvalidName,

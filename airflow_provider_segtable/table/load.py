@@ -27,12 +27,13 @@ The columns of a file (``segtable ingest --columns``, ``--deleted``, ``--cast``)
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, NotFound, SchemaMismatch
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.events import line

@@ -15,13 +15,13 @@
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import holds_any
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.predicate import Predicate
@@ -253,7 +253,8 @@ class MergedScan:
         where: a condition on merged rows.
         checked: compare data files with their checksums.
         since: only rows of keys with a record that completed after this time.
-        views: keeps what was computed of files.
+        views: tails of files that were read before, which reads with a condition use, and fates of
+            rows.
         in_order: whether rows are needed in the order of keys within a bucket; else less is merged.
     """
 
@@ -293,7 +294,10 @@ class MergedScan:
 
     @property
     def _reader(self) -> GroupReader:
-        return GroupReader(self.files, self.table, checked=self.checked, views=self.views)
+        tails = None if self.where is None else self.views
+        return GroupReader(
+            self.files, self.table, checked=self.checked, views=tails, fates=self.views
+        )
 
     @property
     def _merged(self) -> MergedRead:

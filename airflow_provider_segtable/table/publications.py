@@ -13,11 +13,12 @@
 import os
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from string import digits
 from threading import Lock
 from weakref import WeakSet
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.formats.format import Published
 

@@ -10,10 +10,11 @@
 ``TableVersions`` is the part of ``Table`` about whole versions: tags, consumers and restores.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from airflow_provider_segtable.core.consumer import Consumer
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, RestoreRefused, VersionExpired
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.event import Conflict

@@ -26,11 +26,12 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import pyarrow as pa
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.effects import KnownOrigins
@@ -45,6 +46,7 @@ from airflow_provider_segtable.core.reads.selection import (
     ReadPlan,
     Selection,
     footer_steps,
+    record_tests,
 )
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, columns_read
 from airflow_provider_segtable.core.segment import Segment, SegmentId
@@ -70,7 +72,11 @@ from airflow_provider_segtable.data.rows import (
 from airflow_provider_segtable.data.table_kinds import arrow_kind_of
 from airflow_provider_segtable.data.vector_file import row_filters
 from airflow_provider_segtable.data.where import condition, timed
-from airflow_provider_segtable.table.chosen_files import chosen_groups, chosen_segments
+from airflow_provider_segtable.table.chosen_files import (
+    chosen_groups,
+    chosen_segments,
+    pinned_keys,
+)
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.parts import Clipped, MergedScan, Part, PartReader, Wanted
 from airflow_provider_segtable.table.read_recorder import UNWATCHED, ReadWatch, read_shape
@@ -126,9 +132,16 @@ def _parts(scan: "Scan") -> _Chosen:
 def _groups(scan: "Scan", rules: MergeRules) -> _Chosen:
     merged = scan.merged_scan(rules)
     selection = merged.found
+    reads = [read for group in selection.left for read in merged.reads(group)]
+    paths = {read.segment.path for read in reads}
+
+    def shown(group: FileGroup) -> FileGroup | None:
+        left = tuple(segment for segment in group.segments if segment.path in paths)
+        return replace(group, segments=left) if left else None
+
     return _Chosen(
-        selection=selection,
-        reads=[read for group in selection.left for read in merged.reads(group)],
+        selection=selection.narrowed(PrunedBy.FATES, shown),
+        reads=reads,
         deletes=DeletesApplied(),
         merging=_merging(selection.left, scan.state.timeline),
     )
@@ -455,7 +468,8 @@ class Scan:
     def _filtered(self, selection: Selection[Clipped]) -> Iterator[Part]:
         """Yield the parts of a selection, with their row filters."""
         found = selection.left
-        filters = row_filters(self.ports.files, self.state, (each.segment for each in found))
+        segments = (each.segment for each in found)
+        filters = row_filters(self.ports.files, self.state, segments, self.ports.entries)
         for segment, clip in found:
             part = Part(segment=segment, row_filter=filters[segment.id], clip=clip)
             yield part if self.start is None else added_part(part, self.start)
@@ -564,9 +578,16 @@ class Scan:
         found = chosen_groups(
             self.ports, self.state, rules, wanted, start=self.start, base_only=base_only
         )
-        if base_only or self.start is not None:
+        if base_only or self.start is not None or self._asks_for_keys(rules):
             return found
         return replace(found, left=with_settlements(self.ports, self.state, found.left))
+
+    def _asks_for_keys(self, rules: MergeRules) -> bool:
+        """Return whether the condition asks for some keys, of which a few pages are read."""
+        if self.where is None:
+            return False
+        tests = record_tests(self.where.predicates, rules)
+        return pinned_keys(tests, rules, self.state) is not None
 
     def _changes_of_keys(self, rules: MergeRules, start: State) -> Iterator[pa.RecordBatch]:
         """Yield the change feed of a table with a primary key."""

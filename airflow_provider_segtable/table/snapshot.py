@@ -6,10 +6,10 @@
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.change_request import Where
 from airflow_provider_segtable.core.requests.read_request import read_request

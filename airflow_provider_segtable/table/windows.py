@@ -38,12 +38,13 @@ Change feeds of primary-key tables, the files with the changes of each event:
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import merge
 from typing import TypeAlias, assert_never
 
 from pyroaring import BitMap
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import roots_among
 from airflow_provider_segtable.core.errors import (
     InvalidInput,

@@ -20,19 +20,21 @@
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import Asset
 from airflow.sdk import AssetWatcher
 
 from airflow_provider_segtable.assets.table_asset import segtable_asset
 from airflow_provider_segtable.core.errors import CoordinationError, SegtableError
-from airflow_provider_segtable.core.log.events import Event, effects, published
-from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
-from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.triggers.watch import OUTAGE_S, class_path
 from airflow_provider_segtable.triggers.watcher import WatcherTrigger
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.core.log.events import Event
+    from airflow_provider_segtable.core.log.state import State
+    from airflow_provider_segtable.table.context import TableContext
 
 STORED = "version"
 """Under this key Airflow keeps the last version that was reported."""
@@ -158,7 +160,7 @@ class _Commits:
         except SegtableError:
             return  # the session has ended already
 
-    def _wait(self, ports: TableContext, state: State, wait_s: float) -> None:
+    def _wait(self, ports: "TableContext", state: "State", wait_s: float) -> None:
         if ports.optional_coordinator is None:
             ports.clock.sleep(wait_s)
             return
@@ -167,8 +169,10 @@ class _Commits:
         except CoordinationError:
             ports.clock.sleep(min(wait_s, OUTAGE_S))
 
-    def _told(self, ports: TableContext, version: int) -> Mapping[str, Any] | None:
+    def _told(self, ports: "TableContext", version: int) -> Mapping[str, Any] | None:
         """Return the payload for the commits since the last report; None without a change."""
+        from airflow_provider_segtable.core.log.events import published
+
         after = version if self.after is None else self.after
         events = [event for n in range(after + 1, version + 1) if (event := _changing(ports, n))]
         self.after = version
@@ -189,7 +193,9 @@ MOST_AUTHORS = 10
 """Authors that a payload names; Airflow keeps it in its database."""
 
 
-def _changing(ports: TableContext, n: int) -> Event | None:
+def _changing(ports: "TableContext", n: int) -> "Event | None":
     """Return an event if it changes rows and is still there."""
+    from airflow_provider_segtable.core.log.events import effects
+
     event = ports.log.event(n)
     return event if event is not None and effects(event.action) else None

@@ -10,13 +10,15 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.table.remote_results import fetch
 from airflow_provider_segtable.triggers.watch import Answer, FormerTrigger, Question
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.core.log.state import State
+    from airflow_provider_segtable.table.context import TableContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +35,7 @@ class Ending(Question):
     commit_id: str | None = None
     plans: tuple[str, ...] = ()
 
-    def answer(self, ports: TableContext, state: State) -> Answer:
+    def answer(self, ports: "TableContext", state: "State") -> Answer:
         """Answer from the log, else from the result file."""
         ended, _ = self.logged(state)
         return self.verdict(state, None if ended else fetch(ports.storage, self.result))
@@ -43,7 +45,7 @@ class Ending(Question):
         """Return the ids of the plans that are carried out for the waiting task."""
         return self.plans
 
-    def verdict(self, state: State, facts: Mapping[str, Any] | None) -> Answer:
+    def verdict(self, state: "State", facts: Mapping[str, Any] | None) -> Answer:
         """Return the answer for a state and a result; ``facts`` are None from the log."""
         ended, message = self.logged(state)
         if not ended and facts is None:
@@ -52,7 +54,7 @@ class Ending(Question):
             message = "the application reported"
         return Answer(message=message, event={"version": state.n, "facts": facts})
 
-    def logged(self, state: State) -> tuple[bool, str]:
+    def logged(self, state: "State") -> tuple[bool, str]:
         """Return whether the log has the outcome, and a message."""
         if self.plans:
             pending = {known.plan.id for known in state.pending_plans()} & set(self.plans)

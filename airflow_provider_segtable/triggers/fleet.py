@@ -20,7 +20,7 @@
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import Asset
 from airflow.sdk import AssetWatcher
@@ -30,15 +30,13 @@ from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.hooks.fleet import fleet_of, tables_of
 from airflow_provider_segtable.hooks.segtable import Place, PortsOf, SegtableHook
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
-from airflow_provider_segtable.planning.fleet.fleet_memory import FoundTables
-from airflow_provider_segtable.planning.fleet.waking import wakes
-from airflow_provider_segtable.ports.coordination import Coordinator
-from airflow_provider_segtable.services.fleet_memory_file import last_search
-from airflow_provider_segtable.storage import open_storage
-from airflow_provider_segtable.storage.local import SystemClock
-from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.triggers.watch import class_path
 from airflow_provider_segtable.triggers.watcher import WatcherTrigger
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.planning.fleet.fleet_memory import FoundTables
+    from airflow_provider_segtable.ports.coordination import Coordinator
+    from airflow_provider_segtable.table.log.event_log import EventLog
 
 MOST_READ = 16
 """Events of a table that are read for a wake-up; after more commits the planner looks anyway."""
@@ -124,6 +122,8 @@ class _Fleet:
     def __init__(
         self, place: Place, trigger: SegtableFleetTrigger, seen: Mapping[str, int]
     ) -> None:
+        from airflow_provider_segtable.storage.local import SystemClock
+
         self.seen = dict(seen)
         self._place = place
         self._trigger = trigger
@@ -166,13 +166,15 @@ class _Fleet:
         except SegtableError:
             return  # the session has ended already
 
-    def _coordinator(self) -> Coordinator | None:
+    def _coordinator(self) -> "Coordinator | None":
         """Return the one session; None while there is no table."""
         first = next(iter(self._names.values()), None)
         return None if first is None else self._at(first)[0]
 
-    def _at(self, name: str) -> tuple[Coordinator, EventLog]:
+    def _at(self, name: str) -> "tuple[Coordinator, EventLog]":
         """Return the session, and the log of a table, which no state is read of."""
+        from airflow_provider_segtable.table.log.event_log import EventLog
+
         if self._ports_of is None:
             self._ports_of = self._open.enter_context(self._place.ports_of_tables())
         with self._ports_of(name) as ports:
@@ -180,6 +182,8 @@ class _Fleet:
 
     def _matters(self, table: str, before: int | None, n: int) -> bool:
         """Return whether the events after one, up to another, may need a plan."""
+        from airflow_provider_segtable.planning.fleet.waking import wakes
+
         if before is None or n - before > MOST_READ:
             return True
         try:
@@ -208,8 +212,11 @@ class _Fleet:
         self.seen = {table: n for table, n in self.seen.items() if table in self._names}
         self._find_at = self._clock.monotonic() + self._trigger.find_every
 
-    def _last_search(self, fleet: Fleet) -> FoundTables | None:
+    def _last_search(self, fleet: Fleet) -> "FoundTables | None":
         """Return the planner's last search for tables."""
+        from airflow_provider_segtable.services.fleet_memory_file import last_search
+        from airflow_provider_segtable.storage import open_storage
+
         place = self._place
         root = open_storage(place.root, place.storage_options) if place.root else None
         return last_search(root, fleet.name)

@@ -4,14 +4,15 @@ Every mode of the sensors asks the same question, ``CaughtUp``, with the verdict
 ``core.catch_up``; ``triggers.watch`` watches the table.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from airflow_provider_segtable.core.catch_up import Progress, catch_up
-from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.time import Instant
-from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.triggers.watch import OF_NO_USE, Answer, FormerTrigger, Question
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.core.log.state import State
+    from airflow_provider_segtable.table.context import TableContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +30,10 @@ class CaughtUp(Question):
     upto: int | None = None
     by: Instant | None = None
 
-    def answer(self, ports: TableContext, state: State) -> Answer:
+    def answer(self, ports: "TableContext", state: "State") -> Answer:
         """Return the verdict as an answer; an index that is gone ends the wait."""
+        from airflow_provider_segtable.core.catch_up import Progress, catch_up
+
         now = ports.clock.now()
         found = catch_up(state, self.index, self.upto, by=self.by, now=now)
         match found.progress:

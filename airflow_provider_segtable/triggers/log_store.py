@@ -4,18 +4,19 @@ Every mode of the sensor asks the same question, ``LogLagWithin``, with the verd
 ``planning.log_lag``; ``triggers.watch`` watches the table, so each checkpoint wakes it.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CoordinationError
-from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store import reading
 from airflow_provider_segtable.core.time import SECOND_US, Instant
-from airflow_provider_segtable.library.log_stores import LogBucket, log_buckets, log_finder
 from airflow_provider_segtable.planning.log_lag import LagLimits, NotArrived, judge_log_lag
-from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log_store.positions import log_lag
 from airflow_provider_segtable.triggers.watch import Answer, FormerTrigger, Question
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.core.log.state import State
+    from airflow_provider_segtable.library.log_stores import LogBucket
+    from airflow_provider_segtable.table.context import TableContext
 
 POLL_S = 5.0
 """Seconds between looks at the services, unless ZooKeeper announces a commit."""
@@ -44,7 +45,7 @@ class LogLagWithin(Question):
         """Return the limits."""
         return LagLimits(records=self.at_most_records, seconds=self.at_most_seconds, by=self.by)
 
-    def answer(self, ports: TableContext, state: State) -> Answer:
+    def answer(self, ports: "TableContext", state: "State") -> Answer:
         """Return the verdict as an answer."""
         try:
             found = self._found(ports, state)
@@ -55,7 +56,10 @@ class LogLagWithin(Question):
         event = {"version": version, "records": verdict.records, "seconds": verdict.seconds}
         return Answer(message=verdict.message, event=event if verdict.satisfied else None)
 
-    def _found(self, ports: TableContext, state: State) -> list[NotArrived]:
+    def _found(self, ports: "TableContext", state: "State") -> list[NotArrived]:
+        from airflow_provider_segtable.library.log_stores import log_buckets, log_finder
+        from airflow_provider_segtable.table.log_store.positions import log_lag
+
         if not self.group:
             return [lag_of(each) for each in log_buckets(ports, state)]
         behind = log_lag(ports, log_finder(ports), self.group).buckets.values()
@@ -68,7 +72,7 @@ def lag_of_reader(found: reading.BucketLag, now: Instant) -> NotArrived:
     return NotArrived(bucket=found.bucket, records=found.records, since=since)
 
 
-def lag_of(found: LogBucket) -> NotArrived:
+def lag_of(found: "LogBucket") -> NotArrived:
     """Return the table's lag in a bucket."""
     if found.status is None:
         return NotArrived(bucket=found.bucket, trouble=found.trouble)

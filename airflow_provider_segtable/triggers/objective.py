@@ -9,17 +9,17 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+from typing import TYPE_CHECKING
 
-from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.planning.fleet.expected import expected
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.planning.fleet.fleet import Fleet, Objective, Scope
-from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet
-from airflow_provider_segtable.planning.fleet.fleet_plan import TableLook, plan_fleet
-from airflow_provider_segtable.planning.fleet.table_look import with_minutes
-from airflow_provider_segtable.services.fleet_run import look_for
-from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.triggers.watch import Answer, Question
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.core.log.state import State
+    from airflow_provider_segtable.planning.fleet.fleet_plan import TableLook
+    from airflow_provider_segtable.table.context import TableContext
 
 NO_FLEET = Fleet(name="fleet", source="", scope=Scope(name="all tables"))
 
@@ -38,8 +38,14 @@ class MeetsObjective(Question):
     fleet: str = ""
     name: str = ""
 
-    def answer(self, ports: TableContext, state: State) -> Answer:
+    def answer(self, ports: "TableContext", state: "State") -> Answer:
         """Measure the table, and plan it if it misses an aim."""
+        from airflow_provider_segtable.planning.fleet.expected import expected
+        from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet
+        from airflow_provider_segtable.planning.fleet.fleet_plan import plan_fleet
+        from airflow_provider_segtable.planning.fleet.table_look import with_minutes
+        from airflow_provider_segtable.services.fleet_run import look_for
+
         now, objective = ports.clock.now(), Objective(**self.aims)  # type: ignore[arg-type]
         fleet = read_fleet(self.fleet, "the fleet file") if self.fleet else NO_FLEET
         look = look_for(fleet, self.name, ports, state, objective, now, dry_run=True).kept
@@ -51,7 +57,7 @@ class MeetsObjective(Question):
         when = expected(look, [each.offer for each in plan.chosen], plan.left, now)
         return Answer(message=f"{late}; {when}" if when else late)
 
-    def _unmeasured(self, look: TableLook) -> tuple[str, ...]:
+    def _unmeasured(self, look: "TableLook") -> tuple[str, ...]:
         """Return why an aim cannot be judged: publishing alone may be unknown."""
         if "publish_lag" not in self.aims or look.measure.publish_lag is not None:
             return ()

@@ -7,18 +7,21 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.time import SECOND_US, Instant, iso
-from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.publishing.publisher import PublishedStatus, published_status
 from airflow_provider_segtable.triggers.watch import (
     OF_NO_USE,
     Answer,
     FormerTrigger,
     Question,
 )
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.core.log.state import State
+    from airflow_provider_segtable.table.context import TableContext
+    from airflow_provider_segtable.table.publishing.publisher import PublishedStatus
 
 POLL_S = 5.0
 """Seconds between looks at published versions."""
@@ -38,13 +41,17 @@ class PublishedThrough(Question):
     at_most_seconds: float | None = None
     by: Instant | None = None
 
-    def answer(self, ports: TableContext, state: State) -> Answer:
+    def answer(self, ports: "TableContext", state: "State") -> Answer:
         """Answer from the published versions."""
+        from airflow_provider_segtable.table.publishing.publisher import published_status
+
         del state
         return self.verdict(published_status(ports), ports.clock.now())
 
-    def verdict(self, known: Mapping[str, PublishedStatus], now: Instant) -> Answer:
+    def verdict(self, known: "Mapping[str, PublishedStatus]", now: Instant) -> Answer:
         """Return whether all formats are within the limits, as an answer."""
+        from airflow_provider_segtable.table.publishing.publisher import PublishedStatus
+
         names = self.formats or [name for name, each in known.items() if each.enabled]
         if not names:
             message = "no format is switched on in its properties, and the sensor names none"
@@ -56,7 +63,7 @@ class PublishedThrough(Question):
             event=None if message else _events(asked),
         )
 
-    def lateness(self, status: PublishedStatus, now: Instant) -> str:
+    def lateness(self, status: "PublishedStatus", now: Instant) -> str:
         """Return how late a format is; empty if it is within the limits."""
         if status.error or status.event is None:
             return f"{status.format}: {status.error or status.refusal or 'nothing is published'}"
@@ -71,11 +78,11 @@ class PublishedThrough(Question):
         return "" if within else f"{late}; {status.refusal}" if status.refusal else late
 
 
-def _shown(status: PublishedStatus) -> str:
+def _shown(status: "PublishedStatus") -> str:
     return f"{status.format} event {status.event}"
 
 
-def _events(asked: Mapping[str, PublishedStatus]) -> dict[str, object]:
+def _events(asked: "Mapping[str, PublishedStatus]") -> dict[str, object]:
     return {"events": {name: each.event for name, each in asked.items()}}
 
 

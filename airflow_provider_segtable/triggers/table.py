@@ -4,14 +4,16 @@ Every mode of the sensor asks the same question, ``SmallSegments``; ``triggers.w
 table.
 """
 
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.time import Interval
-from airflow_provider_segtable.planning.properties import Policy
-from airflow_provider_segtable.planning.selection import Verdict, judge_small_segments
-from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.triggers.watch import Answer, FormerTrigger, Question
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.core.log.state import State
+    from airflow_provider_segtable.planning.selection import Verdict
+    from airflow_provider_segtable.table.context import TableContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,15 +29,18 @@ class SmallSegments(Question):
     interval: str | None = None
     at_most: int | None = None
 
-    def answer(self, ports: TableContext, state: State) -> Answer:
+    def answer(self, ports: "TableContext", state: "State") -> Answer:
         """Return the verdict as an answer."""
         del ports
         verdict = self.judge(state)
         event = {"version": verdict.version} if verdict.satisfied else None
         return Answer(message=verdict.message, event=event)
 
-    def judge(self, state: State) -> Verdict:
+    def judge(self, state: "State") -> "Verdict":
         """Return the verdict for one state of the table."""
+        from airflow_provider_segtable.planning.properties import Policy
+        from airflow_provider_segtable.planning.selection import judge_small_segments
+
         policy = Policy.read(state.table.properties)
         interval = Interval.parse(self.interval) if self.interval else None
         return judge_small_segments(state, policy, interval, self.at_most)

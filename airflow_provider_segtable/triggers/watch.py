@@ -33,14 +33,15 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pkgutil import resolve_name
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from airflow.providers.common.compat.sdk import BaseHook
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     CoordinationError,
     InvalidInput,
@@ -48,13 +49,13 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
 )
 from airflow_provider_segtable.core.log.author import same_task
-from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time import SECOND_US, Instant
 from airflow_provider_segtable.hooks.segtable import Place
-from airflow_provider_segtable.services.cancelling import cancel
-from airflow_provider_segtable.storage.local import SystemClock
-from airflow_provider_segtable.table.context import TableContext, this_process
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.core.log.state import State
+    from airflow_provider_segtable.table.context import TableContext
 
 STORAGE_TRIES = 5
 OUTAGE_S = 30.0
@@ -88,7 +89,7 @@ class Question(ABC):
     """Least seconds between looks in the triggerer, unless ZooKeeper announces an event."""
 
     @abstractmethod
-    def answer(self, ports: TableContext, state: State) -> Answer:
+    def answer(self, ports: "TableContext", state: "State") -> Answer:
         """Answer for one state of the table; may raise ``StorageError``."""
 
     @property
@@ -245,6 +246,9 @@ class TableTrigger(BaseTrigger):
             await asyncio.to_thread(self._cancel, place, task)
 
     def _cancel(self, place: Place, task: str) -> None:
+        from airflow_provider_segtable.services.cancelling import cancel
+        from airflow_provider_segtable.table.context import this_process
+
         author = f"{this_process()} {task}"
         with place.table_ports(self.question.table, author=author) as ports:
             mine = partial(same_task, author)
@@ -314,6 +318,8 @@ def wait_here(
         deadline: when to give up.
         report: called with each new message.
     """
+    from airflow_provider_segtable.storage.local import SystemClock
+
     watch, clock = Watch(place, question), SystemClock()
     said = ""
     try:
@@ -340,11 +346,15 @@ def ended(answer: Answer, *, in_time: bool) -> Mapping[str, Any] | None:
 
 def deadline_after(seconds: float) -> Instant:
     """Return the deadline that many seconds from now."""
+    from airflow_provider_segtable.storage.local import SystemClock
+
     return SystemClock().now() + int(seconds * SECOND_US)
 
 
 def seconds_until(deadline: Instant | None) -> float:
     """Return the seconds until a deadline; 0 or less if it has passed."""
+    from airflow_provider_segtable.storage.local import SystemClock
+
     if deadline is None:
         return float("inf")
     return (deadline - SystemClock().now()) / SECOND_US

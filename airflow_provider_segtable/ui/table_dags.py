@@ -11,10 +11,11 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.ports.clock import Clock

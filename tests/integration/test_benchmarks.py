@@ -18,8 +18,12 @@ DEAR = ("fleet_beside_homemade", "fleet_latency", "indexing", "multi_writer", "u
 ZooKeeper, writers as processes, rivals) runs in ``commits``, ``logstore`` and ``publish``; the real
 Airflow of ``fleet_latency``, which plans and compacts after a commit, in ``tests/airflow``."""
 LONG = [name for name in QUICK if name in (*ON_SPARK, *DEAR)]
-WITHOUT_SPARK = {"upsert_compaction": ("--only", "DuckDB|Polars|deltalake")}
-"""What leaves Spark out where it is one of several; ``tests/spark`` runs all of them."""
+SOME = {
+    "upsert_compaction": ("--only", "DuckDB|Polars|deltalake"),
+    "run_all": ("--only", "pruning"),
+}
+"""What leaves Spark out where it is one of several (``tests/spark`` runs all of them), and one of
+the benchmarks that ``run_all`` runs: the others are run here."""
 
 
 def test_every_command_has_a_quick_form() -> None:
@@ -34,7 +38,7 @@ def test_every_command_has_a_quick_form() -> None:
 def test_benchmark_runs(name: str, tmp_path: Path) -> None:
     """With ``--quick`` it ends well and prints something."""
     done = subprocess.run(
-        [sys.executable, str(BENCHMARKS / f"{name}.py"), "--quick", *WITHOUT_SPARK.get(name, ())],
+        [sys.executable, str(BENCHMARKS / f"{name}.py"), "--quick", *SOME.get(name, ())],
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,

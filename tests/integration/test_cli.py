@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from airflow_provider_segtable.cli import app
+from airflow_provider_segtable.cli.app import app
 from airflow_provider_segtable.coordination.embedded_zookeeper import discover, stop_background
 
 REPOSITORY = Path(__file__).parents[2]

@@ -39,10 +39,12 @@ from airflow_provider_segtable.planning.table_plan import (
     nothing_due,
     plan_all,
 )
+from airflow_provider_segtable.table.log import sidecars
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from tests.examples import examples
 from tests.property.test_planning import History
 from tests.property.test_planning_regions import Weeks
+from tests.property.test_sidecars import Files
 from tests.support.builders import BASE, DEFINITION, JANUARY, created, first
 from tests.unit.core.keyed_actions import KEYED
 
@@ -87,6 +89,15 @@ def check_summaries(state: State, policy: Policy) -> None:
         )
 
 
+def in_sidecars(state: State) -> State:
+    """Return the state as a checkpoint with sidecars of one or two chunks gives it back."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sidecars, "MOST_SEGMENTS", 2)
+        patch.setattr(sidecars, "MOST_CHUNKS", 2)
+        files = Files()
+        return files.open(files.write(state))
+
+
 def check(table: "History | Still") -> None:
     state, policy, now = table.state, table.policy, table.now
     check_areas(state, policy, now)
@@ -100,6 +111,9 @@ def check(table: "History | Still") -> None:
     packed = read_checkpoint(write_checkpoint(state))
     assert plan_all(packed, policy, now, explain=BRIEFLY) == brief
     assert plan_all(packed, policy, now) == plan_all(state, policy, now)
+    layered = in_sidecars(state)
+    assert plan_all(layered, policy, now, explain=BRIEFLY) == brief
+    assert plan_all(layered, policy, now, explain=BRIEFLY) == brief, "as blocks are remembered"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(selection, "LOOKS", 1)
         hasty = plan_all(state, policy, now)

@@ -7,6 +7,7 @@ and as one that has read before.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from random import Random
@@ -57,10 +58,10 @@ class World:
 
     def step(self) -> None:
         """Write, delete, compact, settle or read, so that fates are in memory."""
-        act = self.draw.choices(
-            [self.upsert, self.delete, self.compact, self.table.settle, self.check], [8, 2, 2, 3, 2]
-        )[0]
-        act()
+        acts: list[Callable[[], object]] = [
+            *(self.upsert, self.delete, self.compact, self.table.settle, self.check)
+        ]
+        self.draw.choices(acts, [8, 2, 2, 3, 2])[0]()
 
     def upsert(self) -> None:
         """Write records, some of them late, some of them in part."""

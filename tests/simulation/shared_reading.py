@@ -12,15 +12,14 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from airflow_provider_segtable.core.log import fold
+from airflow_provider_segtable.core.log import fold, joint_file
 from airflow_provider_segtable.services import cleaning
-from airflow_provider_segtable.table import committer
 from airflow_provider_segtable.table.log import event_log
 
 _SHARED: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...] = (
-    (event_log.decode, (event_log,)),
+    (event_log.decode_file, (event_log,)),
     (event_log.read_checkpoint, (event_log,)),
-    (fold.apply, (fold, event_log, committer, cleaning)),
+    (fold.apply, (fold, event_log, joint_file, cleaning)),
 )
 
 

@@ -8,7 +8,9 @@
 3. A crash is ``Crash`` (a ``BaseException``) raised at a point. From then on every point of that
    incarnation raises it again, so clean-up code reaches no storage and no coordinator, as after
    SIGKILL. The actor then starts anew, with nothing but what is on storage.
-4. An actor that raises anything else fails the simulation. So does a simulation that takes more
+4. A ``Process`` has several actors as its threads. A crash of one is a crash of all: the others
+   have no effect any more, and start anew, too.
+5. An actor that raises anything else fails the simulation. So does a simulation that takes more
    steps than allowed: something livelocks. Either error carries the seed and the trace's end.
 """
 
@@ -22,6 +24,8 @@ from typing import Any
 from airflow_provider_segtable.core.time import Instant
 
 STEP_US = 100
+LONG_S = 1e6
+"""Longer than any simulation."""
 TAIL = 20
 
 
@@ -40,6 +44,7 @@ class Actor:
     wake_at: Instant = 0
     dead: bool = False
     done: bool = False
+    process: "Process | None" = None
     skew_us: int = 0
     wrong_us: int = 0
     greenlet: Any = None
@@ -79,7 +84,66 @@ class Actor:
         self.dead = True
         for told in self.on_crash:
             told()
+        if self.process is not None:
+            self.process.die()
         raise Crash(self.name)
+
+
+@dataclass(eq=False, slots=True)
+class Process:
+    """Several actors that share what they have read; stands for the one that runs."""
+
+    simulation: "Simulation"
+    name: str
+    threads: list[Actor] = field(default_factory=list)
+    incarnation: int = 0
+    on_crash: list[Callable[[], None]] = field(default_factory=list)
+    shared: Any = None
+
+    def die(self) -> None:
+        """Lose what the threads share, and let none of them have another effect."""
+        for told in self.on_crash:
+            told()
+        self.on_crash, self.shared = [], None
+        self.incarnation += 1
+        for thread in self.threads:
+            thread.dead = not thread.done
+            thread.wake_at = self.simulation.now
+        self.threads = []
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the running thread has."""
+        return getattr(self.simulation.running, name)
+
+    @property
+    def wrong_us(self) -> int:
+        """Return how wrong the clock is set."""
+        return self.simulation.running.wrong_us
+
+    @wrong_us.setter
+    def wrong_us(self, value: int) -> None:
+        self.simulation.running.wrong_us = value
+
+
+@dataclass(eq=False, slots=True)
+class Signal:
+    """What a thread waits for, in virtual time."""
+
+    process: Process
+    given: bool = False
+    waiting: Actor | None = None
+
+    def set(self) -> None:
+        """Let the thread that waits go on."""
+        self.given = True
+        if self.waiting is not None:
+            self.waiting.wake_at = self.process.simulation.now
+
+    def wait(self) -> None:
+        """Wait until the signal is given."""
+        while not self.given:
+            self.waiting = self.process.simulation.running
+            self.waiting.sleep(LONG_S)
 
 
 class Simulation:
@@ -93,6 +157,7 @@ class Simulation:
         self.actors: list[Actor] = []
         self.trace: list[str] = []
         self.steps = 0
+        self.running: Any = None
 
     def spawn(self, name: str, run: Callable[[Actor], None], *, skew_us: int = 0) -> Actor:
         """Add an actor; it starts anew after each crash until ``run`` returns."""
@@ -156,6 +221,7 @@ class Simulation:
         actor = ready[self.random.randrange(len(ready))]
         if actor.greenlet is None:
             actor.greenlet = self._greenlet(actor)
+        self.running = actor
         with suppress(Crash):
             actor.greenlet.switch()
         if actor.dead:

@@ -6,6 +6,7 @@ that one has a world of its own (``after``), with the same simulation, storage a
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import (
@@ -22,6 +23,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.timeline import Timeline
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.commit_queue import CommitQueue
 from airflow_provider_segtable.table.context import MOST_SKEW_S, TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
 from tests.simulation.faults.faulty_coordinator import FaultyCoordinator
@@ -30,12 +32,15 @@ from tests.simulation.faults.faulty_storage import (
     FaultyFiles,
     FaultyStorage,
 )
+from tests.simulation.faults.host_turns import Host
 from tests.simulation.indexes.index_oracle import IndexOracle
 from tests.simulation.ledger import Ledger
-from tests.simulation.simulator import Actor, Simulation
+from tests.simulation.simulator import Actor, Process, Signal, Simulation
 from tests.support.rooted import RootedFiles
 
 SESSION_TIMEOUT_S = 10.0
+WRITERS = ("appender", "changer", "overwriter", "upserter", "stream")
+"""The beginnings of the names of actors that may be threads of one process."""
 HOUR_US = 3_600_000_000
 NEVER = (RowsOutOfBalance, CorruptTable, NotATable)
 """What no fault of the world explains, but for ``TableGone``."""
@@ -48,7 +53,9 @@ class Shape:
     ``drops`` is how many tables in a row the droppers drop. ``hours`` is the number of time chunks
     that keys move among, beside an index of records; 0 if keys stay where they are. ``deleting`` is
     the share of records that delete their key. ``asked_kinds`` are the kinds of compactions that
-    the asker of a primary-key table draws from; empty for all of them.
+    the asker of a primary-key table draws from; empty for all of them. With ``threads``, writers
+    are threads of one process, so that they put their events together. With ``host``, all processes
+    are on one host, and offer their changes while they wait for their turns.
     """
 
     appenders: int = 3
@@ -91,6 +98,8 @@ class Shape:
     log_owners: int = 0
     live_readers: int = 0
     settlers: int = 0
+    threads: bool = False
+    host: bool = False
 
 
 EVERYBODY = Shape(
@@ -140,6 +149,8 @@ class World:
     life: int = 0
     dropped: bool = False
     had: frozenset[str] = frozenset()
+    process: Process | None = None
+    turns: Host = field(default_factory=Host)
     looked: Sequence[str] = ()
     after: "World | None" = None
     most_skew_s: float = MOST_SKEW_S
@@ -192,10 +203,22 @@ class World:
 
         Where tables are dropped, they had this one open: so they never take the next one for it.
         """
-        ports = self.connected(actor)
+        threaded = self.shape.threads and actor.name.startswith(WRITERS)
+        ports = self._shared(actor) if threaded else self.connected(actor)
         if self.ledger.checked is not None and (self.shape.droppers or self.life):
             ports.log.remember(self.ledger.checked)
         return ports
+
+    def _shared(self, actor: Actor) -> TableContext:
+        """Return the ports of the process of all writers, made by its first thread."""
+        process = self.process = self.process or Process(self.simulation, "writers")
+        if process.shared is None:
+            process.shared = self.connected(process)  # type: ignore[arg-type]
+            queue = CommitQueue(partial(Signal, process))
+            object.__setattr__(process.shared, "commits", queue)
+        actor.process = process
+        process.threads.append(actor)
+        return process.shared  # type: ignore[no-any-return]
 
     def connected(self, actor: Actor) -> TableContext:
         """Return ports that have read nothing yet: a fresh session, faults everywhere."""
@@ -203,7 +226,9 @@ class World:
         actor.on_crash.append(lambda: self.orphans.append((self.simulation.now, client)))
         return TableContext(
             uri="memory://simulation",
-            storage=FaultyStorage(self.storage, actor, self.faults),
+            storage=FaultyStorage(
+                self.storage, actor, self.faults, self.turns if self.shape.host else None
+            ),
             files=FaultyFiles(self.files, actor, self.faults),
             clock=actor,
             randomness=actor,

@@ -1,7 +1,6 @@
 """``segtable delete``, ``update`` and ``merge``: change rows, one event per command."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +13,7 @@ from airflow_provider_segtable.cli.input.options import (
     pairs,
 )
 from airflow_provider_segtable.cli.running import changed, show_change
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.change_request import (
     ChangeRequest,

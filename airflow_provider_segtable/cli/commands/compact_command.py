@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +18,7 @@ from airflow_provider_segtable.cli.input.options import (
     pairs,
 )
 from airflow_provider_segtable.cli.running import engines
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.plan_kinds import kinds, named, with_option
 from airflow_provider_segtable.core.time import Interval

@@ -1,7 +1,7 @@
 """``segtable fleet``: check a fleet file, show what it says, how its tables are and what is due."""
 
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePosixPath
 from time import sleep
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -23,6 +23,7 @@ from airflow_provider_segtable.cli.input.options import (
     store_options,
 )
 from airflow_provider_segtable.core.counted import counted, describe_size
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.planning.fleet.fleet import Fleet, Sourced, effective

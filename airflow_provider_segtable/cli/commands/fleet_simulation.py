@@ -8,7 +8,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from airflow_provider_segtable.cli.commands.fleet_commands import FleetOptions
+from airflow_provider_segtable.cli.commands.fleet_commands import FleetOptions, fleets
 from airflow_provider_segtable.cli.display.drawing import age, grid, short_interval, short_time
 from airflow_provider_segtable.cli.display.output import Exit, print_json, progress, show
 from airflow_provider_segtable.cli.input.options import option_groups, store_options
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from airflow_provider_segtable.services.fleet_simulation import FleetSimulation
 
 
+@fleets.command()
 @option_groups
 def simulate(
     *,

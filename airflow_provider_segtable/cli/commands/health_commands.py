@@ -8,7 +8,7 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated
@@ -31,6 +31,7 @@ from airflow_provider_segtable.cli.input.options import (
     store_options,
 )
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity, worst, worst_first

@@ -2,7 +2,6 @@
 
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,6 +20,7 @@ from airflow_provider_segtable.cli.input.options import (
 )
 from airflow_provider_segtable.cli.running import overwritten, show_change, spark_reason
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.requests.overwrite import Overwrite, extent_of

@@ -9,7 +9,6 @@ import logging
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,6 +31,7 @@ from airflow_provider_segtable.cli.input.options import (
     writable_table,
 )
 from airflow_provider_segtable.cli.running import end_signal
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.schemes import usual
 
@@ -199,6 +199,7 @@ class ServerOptions:
         )
 
 
+@log_stores.command()
 @option_groups
 def serve(
     tables: Tables,
@@ -281,6 +282,7 @@ class Form(StrEnum):
     JSON = "json"
 
 
+@log_stores.command()
 def tail(  # noqa: PLR0913 - each is an option
     table: TableUri,
     *,

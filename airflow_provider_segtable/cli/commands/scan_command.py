@@ -3,7 +3,8 @@
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from datetime import UTC
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,7 @@ from airflow_provider_segtable.cli.input.options import (
     store_options,
 )
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.reads.selection import ReadPlan
@@ -249,8 +251,20 @@ def _answer(facts: Facts, *, as_json: bool) -> None:
 
 def plain_rows(batch: "pa.RecordBatch") -> Iterator[dict[str, Any]]:
     """Yield rows as JSON values."""
-    for row in batch.to_pylist():
-        yield {name: plain(value) for name, value in row.items()}
+    columns = {name: _values(batch.column(name)) for name in batch.schema.names}
+    for row in zip(*columns.values(), strict=True):
+        yield {name: plain(value) for name, value in zip(columns, row, strict=True)}
+
+
+def _values(column: "pa.Array") -> list[Any]:
+    """Return Python values; for a time with a zone Arrow would import pandas, half of a start."""
+    import pyarrow as pa
+
+    kind = column.type
+    if not pa.types.is_timestamp(kind) or kind.tz != "UTC" or kind.unit == "ns":
+        return list(column.to_pylist())
+    naive = column.cast(pa.timestamp(kind.unit)).to_pylist()
+    return [None if each is None else each.replace(tzinfo=UTC) for each in naive]
 
 
 def plain(value: Any) -> Any:

@@ -6,7 +6,7 @@ keeps the versions that it has yet to read.
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +18,7 @@ from airflow_provider_segtable.cli.display.output import note
 from airflow_provider_segtable.cli.input.options import CommonOptions, option_groups
 from airflow_provider_segtable.core.consumer import Consumer
 from airflow_provider_segtable.core.counted import describe_size
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.families.consumer_events import needed_from

@@ -12,7 +12,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, field, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, isroutine, signature
 from typing import Annotated, Any, get_args, get_type_hints
@@ -23,6 +23,7 @@ from rich.markup import escape
 from typer.models import ArgumentInfo
 
 from airflow_provider_segtable.cli.display.output import note, print_json, show
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.facts import Facts, Result
 from airflow_provider_segtable.core.indexes.index_kind import ColumnStats

@@ -5,12 +5,12 @@
 3. A table that is created like a file takes the file's columns that its kind needs.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from airflow_provider_segtable.cli.input.options import pairs
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.schema import split_names
 from airflow_provider_segtable.core.tables.append_kind import Append

@@ -23,10 +23,10 @@ check_hostname     ``false`` if the server's certificate does not name its host
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     InvalidInput,
 )

@@ -11,13 +11,14 @@ import json
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 
 from airflow_provider_segtable.coordination.zookeeper.link import Interrupted, Link
 from airflow_provider_segtable.coordination.zookeeper.nodes import MILLISECOND_US, named
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, LockLost, UnreadableNode
 from airflow_provider_segtable.ports.coordination import Claimed, LeaseState
 

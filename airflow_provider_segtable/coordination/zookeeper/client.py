@@ -30,7 +30,6 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import count
 from typing import TypeAlias, TypeVar
 
@@ -47,6 +46,7 @@ from airflow_provider_segtable.coordination.zookeeper.nodes import (
     named,
     number_in,
 )
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     AccessRefused,
     CoordinatorUnavailable,

@@ -31,7 +31,7 @@ import threading
 import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NoReturn
 
 from kazoo.client import TransactionRequest
@@ -58,6 +58,7 @@ from airflow_provider_segtable.coordination.zookeeper.nodes import (
     number_in,
     with_state,
 )
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, LimitReached, LockLost
 from airflow_provider_segtable.core.locks import (
     MAX_YIELDS,

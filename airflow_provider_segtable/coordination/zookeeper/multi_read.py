@@ -9,7 +9,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 from kazoo.exceptions import EXCEPTIONS, NoNodeError, UnimplementedError
@@ -22,6 +21,7 @@ from kazoo.protocol.serialization import (
 )
 
 from airflow_provider_segtable.coordination.zookeeper.link import Link
+from airflow_provider_segtable.core.dataclass import dataclass
 
 TOGETHER = 1000
 """The number of nodes that one request reads: less than 100 kB each way."""

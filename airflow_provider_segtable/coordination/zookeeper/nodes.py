@@ -39,7 +39,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -47,6 +47,7 @@ from kazoo.exceptions import NodeExistsError, NoNodeError, NotEmptyError
 
 from airflow_provider_segtable.coordination.zookeeper.link import Link
 from airflow_provider_segtable.coordination.zookeeper.multi_read import read_many
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, UnreadableNode, UnsupportedFormat
 from airflow_provider_segtable.core.locks import (
     FencingToken,

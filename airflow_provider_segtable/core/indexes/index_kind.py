@@ -21,12 +21,14 @@ Source of the idea: Hudi's metadata table and its partitions (RFC-15, RFC-45).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from numbers import Integral, Real
 from typing import Any, ClassVar, Protocol, Self
 
 from airflow_provider_segtable.core.column_types import TYPES, base_name
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.indexes import DEFAULT_KIND
 from airflow_provider_segtable.core.schema import Column, no_column
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Granularity
@@ -359,7 +361,7 @@ class ColumnStats(AboutFiles):
         columns: the ids of the indexed columns.
     """
 
-    name: ClassVar[str] = "column_stats"
+    name: ClassVar[str] = DEFAULT_KIND
     keeps: ClassVar[str] = (
         "bounds and nulls of columns in each row group, for ranges and for values that lie together"
     )

@@ -38,13 +38,14 @@ any index was fed; its writers log entries for each index that is being built.
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from itertools import takewhile
 from types import MappingProxyType
 from typing import Any
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, UnsupportedFormat
 from airflow_provider_segtable.core.indexes.index_kind import (
     COLUMNS,

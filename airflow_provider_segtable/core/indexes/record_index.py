@@ -14,9 +14,10 @@
 Source of the idea: Hudi's record-level index (RFC-54, "Record Level Index").
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Self
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.index_kind import (
     START_COLUMN,

@@ -4,7 +4,7 @@ A task's author is ``host:pid dag/run/task``. A run's id may hold slashes, a DAG
 not.
 """
 
-from dataclasses import dataclass
+from airflow_provider_segtable.core.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

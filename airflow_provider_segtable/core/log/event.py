@@ -1,26 +1,31 @@
 """The parts of every event: its stamp, its conflict, and its words for segments.
 
-1. A *stamp* is the number, time, commit id and author of an event.
+1. A *stamp* is the number, time, commit id and author of an event, and its place if it shares a
+   file with other events.
 2. A *conflict* is a change that may not be committed: a value, not a fault.
 3. The lines of all events describe segments in the same words.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from airflow_provider_segtable.core.counted import counted, describe_size
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.time import Instant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """Everything of an event but its action."""
+    """Everything of an event but its action.
+
+    ``joined`` is the first and the last number of the events in its file; None if it is alone.
+    """
 
     n: int
     time: Instant
     commit: str
     author: str
+    joined: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,10 +15,10 @@
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import VectorFile
 from airflow_provider_segtable.core.log.event import Conflict, Stamp
 from airflow_provider_segtable.core.log.state import State
@@ -90,6 +90,7 @@ class EventKind(Generic[A]):
         plans: the ids of the plans that it is about.
         moved: whether the segments that it publishes have only records of earlier files.
         together: the state after neighbouring events of this kind, if that is cheaper.
+        joins: whether its events may share a file with others (``core.log.joint_file``).
     """
 
     type: type[A]
@@ -105,6 +106,7 @@ class EventKind(Generic[A]):
     plans: Callable[[A], tuple[str, ...]] = lambda _: ()
     moved: bool = False
     together: Callable[[State, Sequence[tuple[A, Stamp]]], State] | None = None
+    joins: bool = False
 
 
 class _WithSegments(Protocol):

@@ -38,19 +38,24 @@ On disk:
     fault. So each field is compared with its declared type, and ``misfit`` names the wrong field.
     Without it a reader would fail in the middle of a computation. These checks are made once per
     type. Abstract types (``TableKind``, ``Plan``) are checked as the value's own type.
+17. Events that were committed together share a file of the kind ``Joined``, under the number of the
+    first one (``core.log.joint_file``). It has the objects of its events, of consecutive numbers
+    and increasing times. An older segtable refuses the kind by name.
 
 Source of the idea: Hudi's timeline (RFC-66), as one log with put-if-absent.
 """
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import lru_cache
+from itertools import pairwise
 from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     CorruptTable,
     SegtableError,
@@ -369,10 +374,29 @@ FORMAT = 1
 KIND_NAMED = {kind.name: kind for kind in KINDS}
 
 
+JOINED = "Joined"
+"""The kind of a file of several events."""
+MOST_JOINED = 64
+"""The most events in one file."""
+JOINABLE = range(2, MOST_JOINED + 1)
+"""The numbers of events that a file of several may have."""
+
+
 def encode(event: Event) -> bytes:
-    """Return the event's file content."""
-    body: Json = {
-        "format": FORMAT,
+    """Return the content of the file of an event that is alone in it."""
+    return _sealed({"format": FORMAT, **_body(event)})
+
+
+def encode_file(events: Sequence[Event]) -> bytes:
+    """Return the content of the file of one or more events, of consecutive numbers."""
+    if len(events) == 1:
+        return encode(events[0])
+    bodies = [_body(event) for event in events]
+    return _sealed({"format": FORMAT, "n": events[0].n, "kind": JOINED, "events": bodies})
+
+
+def _body(event: Event) -> Json:
+    return {
         "n": event.n,
         "time": iso(event.time),
         "commit": event.commit,
@@ -381,11 +405,27 @@ def encode(event: Event) -> bytes:
         "action": KIND_OF[type(event.action)].encode(event.action),
         **({"feeds": encode_feeds(event.feeds)} if event.feeds else {}),
     }
-    return _canonical({**body, "checksum": _checksum(_canonical(body))})
+
+
+def _sealed(body: Json) -> bytes:
+    """Return an object with its checksum; each value is encoded once."""
+    before = _canonical({key: body[key] for key in body if key < "checksum"})[:-1]
+    after = _canonical({key: body[key] for key in body if key > "checksum"})[1:]
+    comma = b"," if len(before) > 1 else b""
+    checksum = f'"checksum":"{_checksum(before + comma + after)}",'.encode()
+    return before + comma + checksum + after
 
 
 def decode(data: bytes, where: str) -> Event:
-    """Parse an event file.
+    """Parse the file of one event; arguments and errors as ``decode_file``."""
+    found = decode_file(data, where)
+    if len(found) > 1:
+        raise CorruptTable(f"{where} has {len(found)} events instead of one: restore it")
+    return found[0]
+
+
+def decode_file(data: bytes, where: str) -> tuple[Event, ...]:
+    """Parse an event file; return its events in order.
 
     Args:
         data: the file's content.
@@ -410,11 +450,31 @@ def decode(data: bytes, where: str) -> Event:
     # Without the checksum, these are the bytes that the author hashed; encoding again costs more.
     if checksum != _checksum(data.replace(f'"checksum":"{checksum}",'.encode(), b"", 1)):
         raise CorruptTable(f"{where} fails its checksum: restore it or repair the log")
-    kind = body.get("kind")
+    if body.get("kind") != JOINED:
+        return (_parsed(body, where),)
+    return _joined(body, where)
+
+
+def _joined(body: Json, where: str) -> tuple[Event, ...]:
+    """Return the events of a file of several; errors as ``decode_file``."""
+    first, bodies = body.get("n"), body.get("events")
+    if type(first) is not int or not isinstance(bodies, list) or len(bodies) not in JOINABLE:
+        raise CorruptTable(f"{where} has no list of events: restore it or repair the log")
+    last = first + len(bodies) - 1
+    events = tuple(_parsed(each, where, (first, last)) for each in bodies)
+    numbered = [event.n for event in events] == [*range(first, last + 1)]
+    if not numbered or any(two.time <= one.time for one, two in pairwise(events)):
+        raise CorruptTable(f"{where} has events out of order: restore it or repair the log")
+    return events
+
+
+def _parsed(body: Any, where: str, joined: tuple[int, int] | None = None) -> Event:
+    """Return the event of an object; errors as ``decode_file``."""
+    kind = body.get("kind") if isinstance(body, dict) else None
     if not isinstance(kind, str) or kind not in KIND_NAMED:
         raise UnsupportedFormat(f"{where} is a {kind!r} event: upgrade segtable")
     try:
-        event = _decoded(body)
+        event = _decoded(body, joined)
     except UnsupportedFormat as error:
         raise UnsupportedFormat(f"{where}: {error}") from None
     except SegtableError as error:
@@ -432,7 +492,7 @@ def decode(data: bytes, where: str) -> Event:
     return event
 
 
-def _decoded(body: Json) -> Event:
+def _decoded(body: Json, joined: tuple[int, int] | None) -> Event:
     return Event(
         n=body["n"],
         time=parse_instant(body["time"]),
@@ -440,6 +500,7 @@ def _decoded(body: Json) -> Event:
         author=body["author"],
         action=KIND_NAMED[body["kind"]].decode(body["action"]),
         feeds=decode_feeds(body["feeds"]) if "feeds" in body else (),
+        joined=joined,
     )
 
 

@@ -151,7 +151,8 @@ def _with_commits(state: State, kind: EventKind[Any], run: tuple[Event, ...]) ->
     for event in run if state.indexes else ():
         made, moved = kind.segments(event.action), kind.moved
         state = index_events.noted(state, event, made, event.feeds, known_records=moved)
-    return replace(state, n=last.n, time=last.time, commits=commits)
+    joined = last.joined if last.joined and last.joined[1] > last.n else None
+    return replace(state, n=last.n, time=last.time, commits=commits, joined=joined)
 
 
 def _created(event: Event) -> State:

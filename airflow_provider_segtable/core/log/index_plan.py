@@ -15,11 +15,11 @@ Source of the idea: Hudi RFC-45, whose indexing plan names a base instant.
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any, ClassVar, Self
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.locks import LockRequest
 from airflow_provider_segtable.core.log.event import Conflict

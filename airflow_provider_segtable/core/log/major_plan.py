@@ -28,9 +28,10 @@ Source of the ideas: Druid (time chunk locks; concurrent append and replace, ``u
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.locks import Generation, LockGranularity, LockRequest, Mode
 from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.plan import (

@@ -25,10 +25,11 @@ it names, are future work there. Hudi's table services (requested, inflight, com
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import RowsOutOfBalance
 from airflow_provider_segtable.core.locks import FencingToken, LockGranularity, LockRequest
 from airflow_provider_segtable.core.log.event import Conflict, Stamp

@@ -37,10 +37,11 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeVar
 
 from airflow_provider_segtable.core.consumer import Consumer
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import (
     Deletion,
     PredicateDelete,
@@ -131,11 +132,20 @@ class IdSpaces(Mapping[SpaceKey, IdSpace]):
         """Return the space of a chunk and generation; empty if the log never named it."""
         return self.get((chunk, generation)) or IdSpace(generation.ids(chunk).start)
 
-    def changed_from(self, spaces: Mapping[SpaceKey, IdSpace]) -> frozenset[ChunkKey] | None:
-        """Return the chunks changed since opening with ``spaces``; None if opened with others."""
-        if self._before is not spaces:
-            return None
+    @property
+    def opened(self) -> Mapping[SpaceKey, IdSpace]:
+        """Return the spaces that the table was opened with."""
+        return self._before
+
+    @property
+    def changed(self) -> frozenset[ChunkKey]:
+        """Return the chunks changed since opening."""
         return frozenset(chunk for chunk, _ in self._changed)
+
+    @property
+    def with_holes(self) -> frozenset[SpaceKey]:
+        """Return the keys of the spaces with holes."""
+        return self._open
 
     def settle(self, ids: Iterable[SegmentId]) -> "IdSpaces":
         """Return the spaces with these ids settled."""
@@ -403,6 +413,8 @@ class State:
         replaced_vectors: vector files of settlements that earlier versions may use.
         dropped: whether the event dropped the table: none follows.
         adopts: whether the table ever had a file that another program wrote.
+        joined: the first and the last number of the events in the file of event ``n``, if ``n`` is
+            not the last one there: the next number is taken, although no file has it as its name.
     """
 
     n: int
@@ -430,6 +442,7 @@ class State:
     replaced_vectors: tuple[ReplacedVectors, ...] = ()
     dropped: bool = False
     adopts: bool = False
+    joined: tuple[int, int] | None = None
 
     def __repr__(self) -> str:
         """Return the table and the event number; a large table's contents fill megabytes."""

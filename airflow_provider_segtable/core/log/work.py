@@ -9,8 +9,8 @@
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 

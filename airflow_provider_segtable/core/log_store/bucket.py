@@ -60,11 +60,12 @@ The service decides when a checkpoint is due:
 import math
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain, pairwise
 from typing import Generic, TypeAlias, TypeVar
 
 from airflow_provider_segtable.core.counted import MIB, describe_size
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CheckpointPending, Fenced, InvalidInput
 from airflow_provider_segtable.core.log_store.manifest import (
     BEGINNING,

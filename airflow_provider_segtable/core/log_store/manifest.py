@@ -37,10 +37,11 @@ Source of the idea: Paimon's proposal of a log store (log manifests in snapshots
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import Fenced, OffsetGap
 
 Offset: TypeAlias = int

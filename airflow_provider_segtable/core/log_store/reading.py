@@ -46,10 +46,11 @@ The lag of a reader is the distance to the end of the log store:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Generic, TypeAlias, TypeVar, assert_never
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import Fenced, InvalidInput
 from airflow_provider_segtable.core.log_store.bucket import (
     Batch,

@@ -44,8 +44,9 @@ time; it needs the commits of the window, and every row's commit time.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.locks import Generation
 from airflow_provider_segtable.core.log.event_kind import RowEffect, RowsDiffer, RowsInserted

@@ -27,11 +27,12 @@
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
 from airflow_provider_segtable.core.counted import counted, describe_size
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.predicate import AllOf, Predicate, columns_of, conjuncts
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
@@ -56,6 +57,8 @@ class PrunedBy(StrEnum):
     """Segments whose first and last event time exclude all wanted rows."""
     BASE_ONLY = "base_only"
     """Log files, if base files alone are read."""
+    FATES = "fates"
+    """Files of a primary-key table whose records all lost, as is known of them."""
     WINDOW = "window"
     """Segments, or file groups, without rows of the window."""
     COLUMN_STATS = "column_stats"

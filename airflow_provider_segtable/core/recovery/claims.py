@@ -17,10 +17,10 @@ Recovery (``core.recovery.replay``) asks these questions of descriptors. Rules 1
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.locks import Generation
 from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.replacement import home

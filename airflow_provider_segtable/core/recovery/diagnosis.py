@@ -16,12 +16,13 @@ Source of the idea: ``fsck`` and ZFS' scrub; invariants by window as in incremen
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from shlex import quote
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.events import Event, touched

@@ -23,9 +23,10 @@ sets and ``replaces`` distinguish attempts from versions without the log.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import groupby
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.replacement import home
 from airflow_provider_segtable.core.recovery.claims import (

@@ -18,12 +18,13 @@
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from airflow_provider_segtable.core.arguments import option, pair, plain, shown
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.schema import Schema, no_column, split_names
 from airflow_provider_segtable.core.secret import is_secret_name

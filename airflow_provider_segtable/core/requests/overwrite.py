@@ -7,10 +7,10 @@
 3. An overwrite without rows deletes.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, TypeAlias
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.predicate import (
     AllOf,

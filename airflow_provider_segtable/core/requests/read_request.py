@@ -14,8 +14,8 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.change_request import Where
 from airflow_provider_segtable.core.schema import no_column, split_names

@@ -14,9 +14,10 @@
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import UnsupportedFormat
 from airflow_provider_segtable.core.schema import Schema
 from airflow_provider_segtable.core.tables.append_kind import Append

@@ -14,10 +14,11 @@ Source of the idea: schema evolution in Iceberg; its names where they fit.
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias, assert_never
 
 from airflow_provider_segtable.core.column_types import type_named
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, SchemaMismatch
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.schema import Column, Schema, check_name, no_column

@@ -44,10 +44,11 @@ Source of the idea: Druid's rollup (dimensionsSpec, metricsSpec, queryGranularit
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, ClassVar, assert_never
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, SchemaMismatch
 from airflow_provider_segtable.core.predicate import (
     AllOf,

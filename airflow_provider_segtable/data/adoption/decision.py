@@ -21,12 +21,13 @@ cannot be read, is refused, and the reason has the way out.
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
 import pyarrow as pa
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import TimeOutOfRange
 from airflow_provider_segtable.core.paths import is_adopted
 from airflow_provider_segtable.core.schema import HIDDEN, Column

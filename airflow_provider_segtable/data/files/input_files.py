@@ -20,7 +20,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from glob import glob
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -38,6 +38,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from airflow_provider_segtable.core.counted import numbered_row
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch, StorageError
 from airflow_provider_segtable.core.requests.csv_format import CsvFormat, check_separated
 from airflow_provider_segtable.core.schemes import object_stores, store_of

@@ -27,7 +27,7 @@ Rows that do not fit are set aside instead of refusing the file.
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from pathlib import Path
 from shlex import quote
@@ -38,6 +38,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.counted import numbered_row
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.data.row_checks import impossible_times
 from airflow_provider_segtable.data.rows import is_time

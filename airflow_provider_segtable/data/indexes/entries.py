@@ -31,7 +31,7 @@ Jobs that compute entries of some files, in this process or in a Spark task:
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
@@ -39,6 +39,7 @@ from typing import Any, Protocol, runtime_checkable
 import pyarrow as pa
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import NotFound
 from airflow_provider_segtable.core.indexes.index_kind import (
     CHECKSUM,

@@ -323,10 +323,11 @@ class BloomEntries:
     def view(self, kind: BloomFilter, table: TableDefinition, entries: pa.Table) -> "BloomView":
         """Return the filters of files."""
         types = {column.name: parse_type(column.type) for column in table.schema.columns}
+        there = {*entries.column_names}
         filters = {
             name: (types[name], _cells(entries.column(bits(number))))
             for name, number in indexed_columns(kind.columns, table).items()
-            if bits(number) in entries.column_names
+            if bits(number) in there
         }
         return BloomView(filters, entries)
 

@@ -26,13 +26,13 @@ Entries of the index ``record_index``: an entry about each record of a file.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.indexes.index_kind import START
 from airflow_provider_segtable.core.indexes.record_index import (
     DELETED,

@@ -27,12 +27,13 @@ Concatenation by decoding: drops deleted rows and stores every row's address.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable import __version__
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import RowsOutOfBalance
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data.arrow_schema import FIELD_ID as ID

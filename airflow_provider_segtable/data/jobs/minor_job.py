@@ -26,9 +26,10 @@ Source of the idea: Druid's minor compaction; ``data.jobs.passthrough``.
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     InvalidInput,
     RowsOutOfBalance,

@@ -36,12 +36,13 @@ bloom filters or rewrites them one chunk at a time.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.segment import ROOT
 from airflow_provider_segtable.data.arrow_schema import FIELD_ID as ID
@@ -477,7 +478,8 @@ def _encoded(table: pa.Table) -> Source:
 
 def _encodings(schema: pa.Schema) -> dict[str, Any]:
     """Return the options that give columns in ``ENCODINGS`` theirs, and all others dictionaries."""
-    known = {name: how for name, how in ENCODINGS.items() if name in schema.names}
+    names = {*schema.names}
+    known = {name: how for name, how in ENCODINGS.items() if name in names}
     if not known:
         return {}
     stream = pa.BufferOutputStream()

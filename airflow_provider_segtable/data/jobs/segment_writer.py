@@ -14,7 +14,7 @@ Dictionaries:
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from inspect import signature
 from itertools import chain
@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, TimeOutOfRange
 from airflow_provider_segtable.core.segment import ROW, Roots, Segment, SegmentId, Shard
 from airflow_provider_segtable.core.tables.field_ids import field_ids
@@ -33,6 +34,7 @@ from airflow_provider_segtable.core.time import Instant, iso
 from airflow_provider_segtable.data.open_files import JoiningFile
 from airflow_provider_segtable.data.parquet.descriptor import (
     KEY,
+    SMALL_BLOCK,
     ChecksumSink,
     decode_definition,
     definition_entry,
@@ -183,7 +185,8 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
         path: the path of the file; named by id and token by default.
         describe: completes the descriptor when all rows are written.
         group_rows: the rows of a full row group; ``GROUP_ROWS`` by default.
-        page_rows: the most rows of a page; by default those of pyarrow, 20,000.
+        page_rows: the most rows of a page, of a file whose rows are looked up; by default those
+            of pyarrow, 20,000.
 
     Raises:
         InvalidInput: there are no rows, or some lie outside the segment's interval.
@@ -196,15 +199,10 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
     if first is None:
         raise InvalidInput(f"segment {segment_id} would have no rows")
     with files.create(path) as plain:
-        sink = ChecksumSink(plain)
+        sink = ChecksumSink(plain, SMALL_BLOCK if page_rows else None)
         schema, number = _identified(first.schema, definition)
         file = JoiningFile(sink)
-        options = {
-            **PARQUET,
-            **_page_options(page_rows),
-            "use_dictionary": dictionary_columns(first),
-        }
-        with pq.ParquetWriter(file, schema, **options) as writer:
+        with pq.ParquetWriter(file, schema, **_options(first, page_rows)) as writer:
             own = placement or SegmentPlacement(shard=Shard.first_generation(segment_id.partition))
             every = chain(iter([first]), groups)
             del first  # one row group at a time is in memory
@@ -220,8 +218,10 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
     return segment
 
 
-def _page_options(rows: int | None) -> Mapping[str, int]:
-    return {} if rows is None or not _CUTS_BY_ROWS else {"max_rows_per_page": rows}
+def _options(first: pa.Table, page_rows: int | None) -> Mapping[str, Any]:
+    """Return how to write a file, by its first row group and the rows of a page."""
+    pages = {"max_rows_per_page": page_rows} if page_rows and _CUTS_BY_ROWS else {}
+    return {**PARQUET, **pages, "use_dictionary": dictionary_columns(first)}
 
 
 def _identified(schema: pa.Schema, definition: bytes) -> tuple[pa.Schema, int]:

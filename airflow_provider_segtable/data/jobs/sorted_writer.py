@@ -10,12 +10,12 @@
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.data.arrow_schema import of_any_length
 from airflow_provider_segtable.data.jobs.segment_writer import ENCODINGS, GROUP_BYTES, PARQUET
 from airflow_provider_segtable.data.parquet.table_file import with_own_ids
@@ -59,7 +59,8 @@ def writer(
 
 def _encodings(schema: pa.Schema) -> dict[str, Any]:
     """Return the option that names the encodings of columns without a dictionary."""
-    known = {name: how for name, how in ENCODINGS.items() if name in schema.names}
+    names = {*schema.names}
+    known = {name: how for name, how in ENCODINGS.items() if name in names}
     return {"column_encoding": known} if known else {}
 
 

@@ -29,7 +29,7 @@ Pieces of the change feed: the changes of one file group in a window.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain, groupby
 
 import numpy as np
@@ -37,6 +37,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log.event_kind import RowEffect
 from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.reads.effects import RowChange
@@ -188,12 +189,13 @@ class MergedRead:
     def division(self, reader: GroupReader, group: FileGroup) -> Division | None:
         """Return which rows of a group are shown as they are, and which are merged.
 
-        None if all are merged: rows of a window, and of which the origin is wanted.
+        None if all are merged: rows of a window, of which the origin is wanted, and those of a
+        condition on the key, of which few are read, unless fates are at hand.
         """
         if self.since is not None or self._hidden(reader):
             return None
-        test = self._by_key(reader)
-        return divided(reader, group.segments, self.rules, group.settled, test)
+        few = self.by_key is not None
+        return divided(reader, group.segments, self.rules, group.settled, at_hand=few)
 
     def reads(
         self, reader: GroupReader, group: FileGroup, where: Condition | None = None
@@ -226,9 +228,7 @@ class MergedRead:
             for each in division.plain
         ]
 
-    def rest(
-        self, reader: GroupReader, group: FileGroup, division: Division
-    ) -> Iterator[pa.Table]:
+    def rest(self, reader: GroupReader, group: FileGroup, division: Division) -> Iterator[pa.Table]:
         """Yield the merged rows of a group's rest."""
         defaults, time = shown_defaults(reader.table), reader.table.time_column
         needed, test = self._merged_columns(reader, group), self._by_key(reader)
@@ -240,15 +240,16 @@ class MergedRead:
                 yield with_defaults(shown, defaults)
 
     def _merged(
-        self, reader: GroupReader, group: FileGroup, runs: Sequence[Iterator[pa.Table]]
+        self, reader: GroupReader, group: FileGroup, runs: Sequence[Iterable[pa.Table]]
     ) -> Iterator[pa.Table]:
         roots, hidden = self._roots(reader), self._hidden(reader)
-        filled = [*_filled(runs)]
-        if len(filled) <= 1 and not roots:  # no roots are read to merge nothing
-            yield from _present(filled)
-            return
+        if self.by_key is not None:  # mostly one file has the key: no roots are read for it
+            runs = [*_filled(runs)]
+            if len(runs) <= 1 and not roots:
+                yield from _present(runs)
+                return
         orders = RootOrders.of_table(reader.roots(group.segments))
-        for rows in read_runs(filled, self.rules, orders, self._compared(reader, group)):
+        for rows in read_runs(runs, self.rules, orders, self._compared(reader, group)):
             found = _with_origins(rows, roots, orders) if hidden else rows
             yield found if self.since is None else _added(found, roots, orders, self.since)
 
@@ -302,9 +303,9 @@ class MergedRead:
         return [name for name in self.columns if name not in stored]
 
 
-def _filled(runs: Iterable[Iterator[pa.Table]]) -> Iterator[Iterator[pa.Table]]:
+def _filled(runs: Iterable[Iterable[pa.Table]]) -> Iterator[Iterator[pa.Table]]:
     """Yield the runs that have rows, whose first rows are read for it."""
-    for run in runs:
+    for run in map(iter, runs):
         first = next((rows for rows in run if rows.num_rows), None)
         if first is not None:
             yield chain([first], run)
@@ -328,8 +329,9 @@ def _added(rows: pa.Table, roots: Sequence[str], orders: RootOrders, since: Inst
 
 def _with_origins(rows: pa.Table, roots: Sequence[str], orders: RootOrders) -> pa.Table:
     """Return rows with the hidden columns of their origin."""
+    given = {*rows.column_names}
     for name, micros in zip(ORIGIN_COLUMNS, _last_records(rows, roots, orders), strict=True):
-        if name not in rows.column_names:
+        if name not in given:
             rows = rows.append_column(ORIGIN.field(name), times_of(micros))
     return rows
 

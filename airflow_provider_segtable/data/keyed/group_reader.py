@@ -41,7 +41,7 @@ import base64
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import TypeVar
 
@@ -50,6 +50,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.segment import Run, Segment, SegmentId
 from airflow_provider_segtable.core.tables.definition import TableDefinition
@@ -68,6 +69,7 @@ from airflow_provider_segtable.core.timeline import sorted_run
 from airflow_provider_segtable.data.conditions import Condition
 from airflow_provider_segtable.data.keyed.key_groups import SCHEMA, Root
 from airflow_provider_segtable.data.keyed.keyed_rows import Part, with_root
+from airflow_provider_segtable.data.keyed.merging import OneBatch
 from airflow_provider_segtable.data.open_files import open_known
 from airflow_provider_segtable.data.parquet.checked_tail import Views
 from airflow_provider_segtable.data.parquet.descriptor import (
@@ -248,10 +250,11 @@ def shown_defaults(table: TableDefinition) -> dict[str, pa.Scalar]:
 
 def with_defaults(rows: pa.Table, defaults: dict[str, pa.Scalar]) -> pa.Table:
     """Return merged rows with defaults in place of nulls."""
+    given = {*rows.column_names}
     filled = {
         name: pc.fill_null(rows.column(name), value)
         for name, value in defaults.items()
-        if name in rows.column_names and rows.column(name).null_count
+        if name in given and rows.column(name).null_count
     }
     return with_columns(rows, filled)
 
@@ -271,18 +274,20 @@ _NO_FILTERS: Filters = {}
 class GroupReader:
     """Reads file groups of a table; ``checked`` compares bytes with their checksums.
 
-    ``views`` keeps what was computed of files; in tasks there are none. Files are opened for each
-    use, unless the reader is one of ``opened``.
+    ``views`` has tails of files that were read before, ``fates`` those of rows, which are computed
+    once a process (``data.keyed.settled_rows``). Files are opened for each use, unless the reader
+    is one of ``opened``.
     """
 
     files: DataFiles
     table: TableDefinition
     checked: bool = True
     views: Views | None = None
+    fates: Views | None = None
 
-    def view(self, key: Hashable, made: Callable[[], tuple[View, int]]) -> View:
-        """Return a view of immutable files, from memory if the process keeps any."""
-        return made()[0] if self.views is None else self.views.view(key, made)
+    def known(self, key: Hashable, made: Callable[[], tuple[View, int]]) -> View:
+        """Return what the process knows of a file group's rows; made anew if it keeps nothing."""
+        return made()[0] if self.fates is None else self.fates.view(key, made)
 
     @property
     def schema(self) -> pa.Schema:
@@ -308,7 +313,7 @@ class GroupReader:
         where: Condition | None = None,
         part: Part | None = None,
         filters: Filters = _NO_FILTERS,
-    ) -> list[Iterator[pa.Table]]:
+    ) -> list[Iterable[pa.Table]]:
         """Return the sorted runs of the segments.
 
         Args:
@@ -348,10 +353,10 @@ class GroupReader:
                     columns=columns,
                     checked=self.checked,
                     where=where,
-                    row_filter=filters.get(segment.id, _numbered(segment)),
+                    row_filter=_filter_of(segment, filters, addressed=addressed),
                     addressed=addressed,
                     batch_rows=min(BATCH_ROWS, max(_LEAST, held)),
-                    views=self.views if where is not None else None,
+                    views=self.views,
                 )
                 for segment in group
             ]
@@ -386,20 +391,24 @@ class GroupReader:
             row_filter=row_filter,
             checked=self.checked,
             where=where,
-            views=self.views if where is not None else None,
+            views=self.views,
         )
 
-    def _run(self, group: Sequence[SegmentRead], part: Part | None) -> Iterator[pa.Table]:
-        run = run_of(group)
+    def _run(self, group: Sequence[SegmentRead], part: Part | None) -> Iterable[pa.Table]:
+        few = sum(read.segment.rows for read in group) <= group[0].batch_rows
+        run = OneBatch(run_of(group)) if few else run_of(group)
         if part is None or all(part.encloses(read.segment) for read in group):
             return run
         time_column = self.table.time_column
         return (rows.filter(pa.array(part.of(rows, time_column))) for rows in run)
 
 
-def _numbered(segment: Segment) -> RowFilter:
-    """Return the filter that leaves all rows, and knows their numbers."""
-    return RowFilter(runs=(Run(segment.id, 0, segment.rows),))
+def _filter_of(segment: Segment, filters: Filters, *, addressed: bool) -> RowFilter | None:
+    """Return a file's row filter: the given one, or one that leaves all rows and numbers them."""
+    found = filters.get(segment.id)
+    if found is None and addressed:
+        return RowFilter(runs=(Run(segment.id, 0, segment.rows),))
+    return found
 
 
 def _share(segments: Sequence[Segment]) -> float:

@@ -42,7 +42,6 @@ vectors.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from math import gcd
 
@@ -52,6 +51,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.counted import counted, numbered_row
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.schema import Schema
 from airflow_provider_segtable.core.segment import Place, Segment

@@ -23,12 +23,13 @@ Layers of records in memory: the writes of one table, in the order of their prec
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput
 from airflow_provider_segtable.core.schema import HIDDEN
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard

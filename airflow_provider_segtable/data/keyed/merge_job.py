@@ -35,13 +35,14 @@ Source of the idea: rehashing by whole buckets, as in Apache Hudi's bucket resiz
 
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.segment import (
     ChunkKey,
     Roots,

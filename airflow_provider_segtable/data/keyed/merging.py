@@ -33,14 +33,15 @@ Merging sorted runs (log files, a base file, or both), in bounded memory:
 Source of the idea: merge of sorted runs (Knuth 5.4.1), by blocks, as in external sorting.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.tables.merge_rules import (
     AT_OF,
@@ -465,8 +466,23 @@ def read_runs(
         yield rows.select(columns)
 
 
-FEW_ROWS = 1_024
-"""The rows that a run has at hand at least: so the end of a small file is seen at once."""
+@dataclass(frozen=True, slots=True)
+class OneBatch:
+    """A run of few rows as one batch: its end is known once that is read."""
+
+    rows: Iterable[pa.Table]
+
+    def __len__(self) -> int:
+        """Return the number of batches."""
+        return 1
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        """Yield the batch, if there are rows."""
+        tables = [*self.rows]
+        if tables:
+            yield pa.concat_tables(tables)
+
+
 MOST_ROWS = 1 << 20
 """The rows at hand up to which a window has all of them, if all runs have ended."""
 LEAST_RUNS = 8
@@ -476,51 +492,63 @@ THREADS = 8
 
 def windows(runs: Sequence[Batches], key: Sequence[str]) -> Iterator[list[pa.Table]]:
     """Yield rows by ranges of keys: a table for each run that has any, in the runs' order."""
-    cursors = [_Cursor(iter(run), tuple(key)) for run in runs]
+    cursors = [
+        _Cursor(iter(run), tuple(key), left=len(run) if isinstance(run, Sized) else -1)
+        for run in runs
+    ]
     if len(cursors) >= LEAST_RUNS:
         with ThreadPoolExecutor(THREADS, "segtable-runs") as pool:
             list(pool.map(_Cursor.fill, cursors))
     while True:
         for cursor in cursors:
             cursor.fill()
-        held = sum(cursor.rows.num_rows for cursor in cursors)
-        ends = [
-            cursor.last
-            for cursor in cursors
-            if cursor.more or (held > MOST_ROWS and cursor.rows.num_rows)
-        ]
-        parts = [cursor.cut(min(ends) if ends else None) for cursor in cursors]
+        ends = [cursor.last for cursor in cursors if cursor.more]
+        end = min(ends) if ends else _within(cursors)
+        parts = [cursor.cut(end) for cursor in cursors]
         some = [part for part in parts if part.num_rows]
         if some:
             yield some
-        if not ends:
+        if end is None:
             return
+
+
+def _within(cursors: "Sequence[_Cursor]") -> Key | None:
+    """Return a key that cuts the rows at hand of runs that have ended; None if they are few."""
+    held = sum(cursor.rows.num_rows for cursor in cursors)
+    if held <= MOST_ROWS:
+        return None
+    longest = max(cursors, key=lambda cursor: cursor.rows.num_rows)
+    end = longest.key_at(longest.rows.num_rows * MOST_ROWS // held)
+    firsts = (cursor.key_at(0) for cursor in cursors if cursor.rows.num_rows)
+    return end if min(firsts) < end else None
 
 
 @dataclass(slots=True)
 class _Cursor:
-    """The rows at hand of one run, and the batches after them."""
+    """The rows at hand of one run, and the batches after them; ``left`` is negative if unknown."""
 
     batches: Iterator[pa.Table | pa.RecordBatch]
     key: tuple[str, ...]
     rows: pa.Table = field(default_factory=lambda: pa.table({}))
     last: Key = ()
     more: bool = True
+    left: int = -1
 
     def fill(self) -> None:
-        """Read on until there are two keys and a few rows at hand, or the run ends."""
-        while self.more and (self.rows.num_rows < FEW_ROWS or self._at(0) == self.last):
+        """Read on until there are two keys at hand, or the run ends."""
+        while self.more and (not self.rows.num_rows or self.key_at(0) == self.last):
             batch = next(self.batches, None)
-            self.more = batch is not None
+            self.left -= 1
+            self.more = batch is not None and self.left != 0
             if batch is None or not batch.num_rows:
                 continue
             table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
             before = self.last
             self.rows = pa.concat_tables([self.rows, table]) if self.rows.num_rows else table
-            self.last = self._at(self.rows.num_rows - 1)
-            if not before <= self._at(0) <= self.last:
+            self.last = self.key_at(self.rows.num_rows - 1)
+            if not before <= self.key_at(0) <= self.last:
                 raise CorruptTable(
-                    f"rows are not sorted by key: {self.last} after {max(before, self._at(0))}; "
+                    f"rows are not sorted by key: {self.last} after {max(before, self.key_at(0))}; "
                     "run segtable verify"
                 )
 
@@ -531,7 +559,8 @@ class _Cursor:
         self.rows = rows.slice(at)
         return rows.slice(0, at)
 
-    def _at(self, row: int) -> Key:
+    def key_at(self, row: int) -> Key:
+        """Return the key of a row at hand."""
         return tuple(_comparable(self.rows.column(name)[row]) for name in self.key)
 
     def _before(self, end: Key) -> int:
@@ -539,7 +568,7 @@ class _Cursor:
         low, high = 0, self.rows.num_rows
         while low < high:
             middle = (low + high) // 2
-            low, high = (middle + 1, high) if self._at(middle) < end else (low, middle)
+            low, high = (middle + 1, high) if self.key_at(middle) < end else (low, middle)
         return low
 
 

@@ -8,11 +8,12 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.data.row_filter import Bits, bits_of, flags_of
 
 RowNumbers = npt.NDArray[np.uint32]

@@ -9,12 +9,12 @@
 
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable, NotFound
 from airflow_provider_segtable.core.paths import digest
 from airflow_provider_segtable.core.segment import ChunkKey

@@ -12,13 +12,13 @@
    (``core.tables.merge_rules``).
 4. A process keeps the fates of each group in memory, and goes on from them when files were added
    (``KnownFates``). So after a commit the first read looks at its keys, and later reads at none.
-5. If a condition on the key is given, only keys that match are looked at, and nothing is kept.
+5. A read of few keys asks for fates at hand only: it merges the records of its keys otherwise.
 6. A group whose tail has more rows than the known files is not divided: all of it is merged.
 7. A division is plain data: file descriptors and row filters. Any reader may use it, also in tasks.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Lock
 from typing import Any
 
@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.predicate import AllOf, Compare, Compares
 from airflow_provider_segtable.core.schema import HIDDEN
 from airflow_provider_segtable.core.segment import ROOT, ROW, Run, Segment, SegmentId
@@ -40,7 +41,7 @@ from airflow_provider_segtable.data.conditions import Condition, by_predicate
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.data.keyed.key_groups import Flags, KeyGroups, RootOrders, whole
 from airflow_provider_segtable.data.keyed.keyed_rows import with_root
-from airflow_provider_segtable.data.keyed.merging import key_codes, latest, windows
+from airflow_provider_segtable.data.keyed.merging import OneBatch, key_codes, latest, windows
 from airflow_provider_segtable.data.keyed.row_fates import (
     Fates,
     FileFates,
@@ -82,7 +83,8 @@ def divided(
     segments: Sequence[Segment],
     rules: MergeRules,
     settled: Fates | None = None,
-    by_key: Condition | None = None,
+    *,
+    at_hand: bool = False,
 ) -> Division | None:
     """Return the division of a file group; None if all of it is to be merged.
 
@@ -91,10 +93,12 @@ def divided(
         segments: the files with rows; all of the group, or those that a condition on the key left.
         rules: how the records of a key become its row.
         settled: the fates by a settlement that the version uses.
-        by_key: only rows that match are wanted; on the key alone.
+        at_hand: whether to compute no fates.
     """
-    known = reader.view(("fates", segments[0].id.chunk), lambda: (KnownFates(), _rows(segments)))
-    fates = known.of(reader, segments, rules, settled, by_key)
+    known = reader.known(("fates", segments[0].id.chunk), lambda: (KnownFates(), _rows(segments)))
+    fates = known.at_hand(segments, settled)
+    if fates is None and not at_hand:
+        fates = known.of(reader, segments, rules, settled)
     if fates is None:
         return None
     pairs = [_of_file(each, fates[each.id.partition]) for each in segments]
@@ -137,13 +141,21 @@ class KnownFates:
     packed: Fates = field(default_factory=dict)
     lock: Lock = field(default_factory=Lock)
 
+    def at_hand(self, segments: Sequence[Segment], settled: Fates | None) -> Fates | None:
+        """Return the fates over all files of a group if they are known."""
+        with self.lock:
+            if _names(segments) == self.files:
+                return self.packed
+        if settled is not None and settled.keys() >= {each.id.partition for each in segments}:
+            return settled
+        return None
+
     def of(
         self,
         reader: GroupReader,
         segments: Sequence[Segment],
         rules: MergeRules,
         settled: Fates | None,
-        by_key: Condition | None,
     ) -> Fates | None:
         """Return the fates over all files of a group; None if they are not worth it.
 
@@ -151,16 +163,14 @@ class KnownFates:
         """
         wanted = _names(segments)
         with self.lock:
-            if wanted == self.files:
+            if wanted == self.files:  # another thread was first
                 return self.packed
-            if settled is not None and settled.keys() >= {each.id.partition for each in segments}:
-                return settled
             before = self._before(reader, segments, rules, settled)
             if before is None:
                 return None
-            fates = settled_fates(reader, segments, rules, before, by_key)
+            fates = settled_fates(reader, segments, rules, before)
             packed = {partition: each.packed() for partition, each in fates.items()}
-            if by_key is None and not wanted < self.files:  # those of an earlier version
+            if not wanted < self.files:  # those of an earlier version
                 self.files, self.fates, self.packed = wanted, fates, packed
             return packed
 
@@ -233,7 +243,6 @@ def touched_rows(
     own: Sequence[Segment],
     tail: Sequence[Segment],
     key: Sequence[str],
-    by_key: Condition | None = None,
 ) -> dict[int, Flags]:
     """Return the rows of some files with a key that occurs in others, by partition.
 
@@ -242,13 +251,12 @@ def touched_rows(
         own: the files with the rows.
         tail: the files with the keys, which fit into memory.
         key: the columns of the key.
-        by_key: only keys that match.
     """
-    keys = _keys_of(reader, tail, key, by_key)
+    keys = _keys_of(reader, tail, key)
     if not keys.num_rows:
         return {}
     find = _finder(keys, key)
-    test = by_key or _near(keys.column(0), key[0], reader.table.time_column)
+    test = _near(keys.column(0), key[0], reader.table.time_column)
     found = {}
     for segment in own:
         flags = np.zeros(segment.rows, bool)
@@ -260,15 +268,12 @@ def touched_rows(
     return found
 
 
-def _keys_of(
-    reader: GroupReader, segments: Sequence[Segment], key: Sequence[str], test: Condition | None
-) -> pa.Table:
+def _keys_of(reader: GroupReader, segments: Sequence[Segment], key: Sequence[str]) -> pa.Table:
     """Return the keys of files, in any order, with repetitions."""
-    reads = [read for run in reader.reads(segments, key, test) for read in run]
-    batches = (batch for read in reads for batch in read.batches())
-    kept = [batch if test is None else test.keep(batch) for batch in batches]
+    reads = [read for run in reader.reads(segments, key) for read in run]
+    batches = [batch for read in reads for batch in read.batches()]
     none = pa.schema([reader.schema.field(name) for name in key])
-    return pa.Table.from_batches(kept, kept[0].schema if kept else none)
+    return pa.Table.from_batches(batches, batches[0].schema if batches else none)
 
 
 def _finder(keys: pa.Table, key: Sequence[str]) -> Callable[[pa.RecordBatch], Indices]:
@@ -316,7 +321,6 @@ def settled_fates(
     segments: Sequence[Segment],
     rules: MergeRules,
     known: Mapping[int, RowFates] | None = None,
-    by_key: Condition | None = None,
 ) -> dict[int, RowFates]:
     """Return the fates of the rows of a file group, by partition; in bounded memory.
 
@@ -326,12 +330,11 @@ def settled_fates(
         rules: how the records of a key become its row.
         known: the fates of some files, over these alone: only their rows with a key of the others
             are looked at again, which have to fit into memory.
-        by_key: only keys that match are looked at; on the key alone.
     """
     fates = dict(known or {})
     own = [segment for segment in segments if segment.id.partition in fates]
     tail = [segment for segment in segments if segment.id.partition not in fates]
-    touched = touched_rows(reader, own, tail, rules.key, by_key) if own and tail else {}
+    touched = touched_rows(reader, own, tail, rules.key) if own and tail else {}
     filters: dict[SegmentId, RowFilter] = {}
     for segment in own:
         fate = fates[segment.id.partition]
@@ -343,7 +346,7 @@ def settled_fates(
             fates[segment.id.partition] = fate.without(rows)
     fates |= {segment.id.partition: RowFates(segment.rows) for segment in tail}
     compared = [*(segment for segment in own if segment.id in filters), *tail]
-    for partition, found in _fates_of(reader, compared, rules, filters, by_key).items():
+    for partition, found in _fates_of(reader, compared, rules, filters).items():
         fates[partition] = fates[partition].joined(found)
     return fates
 
@@ -353,17 +356,17 @@ def _fates_of(
     segments: Sequence[Segment],
     rules: MergeRules,
     filters: Mapping[SegmentId, RowFilter],
-    by_key: Condition | None,
 ) -> dict[int, RowFates]:
     """Return the fates of the rows that filters leave, by partition; merged window by window."""
     columns = list(dict.fromkeys([*rules.key, rules.ordering or OP, OP, ROOT_PARTITION]))
     found: dict[int, list[tuple[Indices, ...]]] = {}
     with reader.opened(segments) as opened:
         orders = RootOrders.of_table(opened.roots(segments))
-        reads = opened.reads(segments, columns, by_key, filters=filters, addressed=True)
+        reads = opened.reads(segments, columns, filters=filters, addressed=True)
         partitions = [read.segment.id.partition for run in reads for read in run]
         numbers = {partition: at for at, partition in enumerate(partitions)}
-        for parts in windows([_placed_rows(run, numbers) for run in reads], rules.key):
+        runs = [_placed_run(run, numbers) for run in reads]
+        for parts in windows(runs, rules.key):
             table = pa.concat_tables(parts)
             fates = _window_fates(table, rules, orders)
             files, rows = np.asarray(table.column(_FILE)), np.asarray(table.column(ROW))
@@ -377,13 +380,18 @@ def _fates_of(
     }
 
 
+def _placed_run(reads: Sequence[SegmentRead], numbers: Mapping[int, int]) -> Iterable[pa.Table]:
+    few = sum(read.segment.rows for read in reads) <= reads[0].batch_rows
+    rows = _placed_rows(reads, numbers)
+    return OneBatch(rows) if few else rows
+
+
 def _placed_rows(reads: Sequence[SegmentRead], numbers: Mapping[int, int]) -> Iterator[pa.Table]:
     """Yield the rows of a run with their roots, and the numbers of their files."""
     for read in reads:
         number = numbers[read.segment.id.partition]
         for batch in read.batches():
-            kept = batch if read.where is None else read.where.keep(batch)
-            rows = pa.Table.from_batches([kept]).drop_columns([ROOT])
+            rows = pa.Table.from_batches([batch]).drop_columns([ROOT])
             file = pa.array(np.full(rows.num_rows, number, np.int64))
             yield with_root(rows.append_column(_FILE, file), read.segment.file_id.partition)
 

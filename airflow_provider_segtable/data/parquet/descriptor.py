@@ -51,10 +51,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow.parquet as pq
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     ChecksumMismatch,
     CorruptTable,
@@ -95,6 +96,8 @@ __all__ = ["crc32"]
 
 # Checksums of data files
 BLOCK = 128 << 10
+SMALL_BLOCK = 32 << 10
+"""The bytes of a block of files whose rows are looked up: a block is read and compared whole."""
 _FEW = 4
 """The most blocks to join to the held block; beyond that the held block is loaded again."""
 
@@ -102,9 +105,10 @@ _FEW = 4
 class ChecksumSink:
     """A ``Sink`` that computes checksums of the bytes written; ``entry`` ends the body."""
 
-    def __init__(self, sink: Sink) -> None:
-        """Write to ``sink``, which must be empty."""
+    def __init__(self, sink: Sink, block: int | None = None) -> None:
+        """Write to ``sink``, which must be empty, with blocks of so many bytes."""
         self._sink = sink
+        self._most = block or BLOCK
         self._blocks: list[Block] = []
         self._length = self._crc = 0
         self._tail_start = -1
@@ -132,11 +136,11 @@ class ChecksumSink:
             self._crc = crc32(left, self._crc)
             return
         while left:
-            some = left[: BLOCK - self._length]
+            some = left[: self._most - self._length]
             self._crc = crc32(some, self._crc)
             self._length += len(some)
             left = left[len(some) :]
-            if self._length == BLOCK:
+            if self._length == self._most:
                 self._end_block()
 
     def copy_from(self, source: Source, offset: int, length: int) -> None:

@@ -11,8 +11,9 @@ Source: apache/parquet-format, ``parquet.thrift``; row groups are moved as in pa
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable, UnsupportedFormat
 from airflow_provider_segtable.data.parquet.thrift import (
     BINARY,

@@ -42,7 +42,7 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from io import RawIOBase
 from itertools import accumulate
 from typing import Any
@@ -52,6 +52,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput, NotFound
 from airflow_provider_segtable.core.predicate import (
     Bounds,

@@ -34,7 +34,6 @@ Grouping of ranges into segments, parts and jobs:
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -43,6 +42,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable, SegtableError
 from airflow_provider_segtable.core.segment import ROOT, ROW, FooterChecksum, Segment
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS, HIDDEN

@@ -23,7 +23,7 @@ Source of the estimate: distinct sampling, Gibbons, "Distinct sampling for highl
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Protocol
 from zlib import crc32
 
@@ -31,6 +31,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import RowsOutOfBalance, StorageError
 from airflow_provider_segtable.core.segment import Roots, Segment, SegmentId, Shard
 from airflow_provider_segtable.core.tables.table_kind import TableKind

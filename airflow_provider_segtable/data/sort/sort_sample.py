@@ -16,7 +16,7 @@ Source of the idea: splitters by sampling, as in TeraSort and Spark's range part
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.schema import HIDDEN
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.data.jobs.sorted_writer import probed, sorted_rows

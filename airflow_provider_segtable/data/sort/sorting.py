@@ -31,13 +31,14 @@ Source of the idea: external distribution sort (Knuth 5.4.9), with sampled split
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, RowsOutOfBalance, SegtableError
 from airflow_provider_segtable.core.schema import Order, Schema, no_column
 from airflow_provider_segtable.core.segment import (
@@ -195,8 +196,9 @@ def keying_of(spec: SortSpec, schema: pa.Schema) -> Keying:
     Raises:
         InvalidInput: the order names a column that is missing or cannot be sorted by.
     """
+    known = {*schema.names}
     for name in spec.order.columns:
-        if name not in schema.names:
+        if name not in known:
             raise no_column(name, schema.names, f"for the order {spec.order}")
         check_sortable(name, schema.field(name).type)
     if not spec.intervals:

@@ -28,7 +28,6 @@ Intervals:
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import reduce
@@ -40,6 +39,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import SchemaMismatch
 from airflow_provider_segtable.core.predicate import Compares
 from airflow_provider_segtable.core.time import MAX_INSTANT, MIN_INSTANT

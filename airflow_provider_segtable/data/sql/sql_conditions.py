@@ -15,12 +15,12 @@ New values of columns: read once, then computed for the rows that change.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 import pyarrow as pa
 from sqlglot import exp
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, SchemaMismatch
 from airflow_provider_segtable.core.predicate import AllOf, Predicate, reach
 from airflow_provider_segtable.core.schema import no_column

@@ -14,7 +14,6 @@
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import reduce
 from typing import Any
@@ -22,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark
 from airflow_provider_segtable.core.predicate import (
     AllOf,

@@ -32,7 +32,6 @@ Trees and their literals:
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Context, Decimal, InvalidOperation
 from enum import StrEnum
@@ -46,6 +45,7 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.predicate import Day, Moment, Value
 from airflow_provider_segtable.core.time import DAY_US, instant
@@ -446,8 +446,9 @@ class _ListForm:
         """Return the values of a list of this form, without quotes and suffixes."""
         quote = self.quote
         if not quote:
-            numbers = map(str.strip, piece[1:-1].split(","))
-            return [each.rstrip("lL") for each in numbers]
+            numbers = [each.strip() for each in piece[1:-1].split(",")]
+            long = "l" in piece or "L" in piece
+            return [each.rstrip("lL") for each in numbers] if long else numbers
         found = self.each.findall(piece)
         if "\\" in piece:
             return [unescaped(f"{quote}{each}{quote}") for each in found]

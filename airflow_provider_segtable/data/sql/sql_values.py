@@ -13,7 +13,6 @@
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
 from functools import reduce
 from operator import add
@@ -24,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, SchemaMismatch
 from airflow_provider_segtable.core.predicate import Compares
 from airflow_provider_segtable.core.schema import no_column

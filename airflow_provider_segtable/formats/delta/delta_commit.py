@@ -26,12 +26,12 @@ Statistics, by which readers skip files:
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from typing import Any
 from uuid import UUID, uuid5
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.predicate import text_above
 from airflow_provider_segtable.core.publishing import ColumnStats
 from airflow_provider_segtable.core.schema import Column

@@ -37,7 +37,7 @@ import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import repeat
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -46,6 +46,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable, ForeignTable, NotFound
 from airflow_provider_segtable.core.time import DAY_US, Instant
 from airflow_provider_segtable.formats.delta.log_files import (

@@ -32,7 +32,6 @@ import re
 import struct
 import zlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -41,6 +40,7 @@ import pyarrow.types as is_
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.column_types import type_named
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable, NotFound
 from airflow_provider_segtable.core.schema import Column, Schema
 from airflow_provider_segtable.core.tables.definition import TableDefinition

@@ -9,10 +9,11 @@
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable, ForeignTable
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.formats.delta.log_files import LOG, Json, way_out

@@ -35,7 +35,6 @@ Partitions: the time chunk that a file lies in, as Iceberg's partition specs kno
 import math
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from io import BytesIO
@@ -46,6 +45,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.predicate import text_above
 from airflow_provider_segtable.core.schema import HIDDEN
 from airflow_provider_segtable.core.segment import Segment

@@ -27,7 +27,7 @@ The manifests of a version, from those of the version before and its changes:
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from io import BytesIO
 from itertools import pairwise
@@ -35,6 +35,7 @@ from typing import Any
 
 from fastavro import parse_schema, reader, writer
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.formats.iceberg.entries import (
     ADDED,
     DATA,

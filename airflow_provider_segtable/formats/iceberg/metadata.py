@@ -37,13 +37,13 @@ Schemas:
 
 import json
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid5
 
 import pyarrow as pa
 
 from airflow_provider_segtable.core.column_types import type_named
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.schema import HIDDEN, Schema
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.field_ids import field_ids

@@ -36,13 +36,14 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 from pyroaring import BitMap
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable, ForeignTable, NotFound
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.formats.format import Contents, Published, PublishedFile

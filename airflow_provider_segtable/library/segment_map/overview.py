@@ -13,13 +13,13 @@
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_segtable.core.chunk import ChunkSummary
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import NO_BUCKET
 from airflow_provider_segtable.core.time import Interval, united

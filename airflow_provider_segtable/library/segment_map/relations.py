@@ -8,10 +8,10 @@
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from airflow_provider_segtable.core.chunk import Chunk
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import ChunkKey, GroupKey, Segment
 from airflow_provider_segtable.core.time import iso

@@ -8,9 +8,9 @@
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import NO_BUCKET
 from airflow_provider_segtable.core.time import Instant, Interval

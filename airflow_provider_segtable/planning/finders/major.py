@@ -21,12 +21,12 @@ granularity changes, core partitions).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil
 from typing import ClassVar
 
 from airflow_provider_segtable.core.chunk import ChunkSummary
 from airflow_provider_segtable.core.counted import counted, describe_size
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.log.plan import Plan, plan_id
 from airflow_provider_segtable.core.segment import ChunkKey, Segment

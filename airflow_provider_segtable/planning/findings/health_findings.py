@@ -22,10 +22,11 @@ Deleted rows (``undone_deletions``) and consumers (``lagging_consumers``) have r
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from airflow_provider_segtable.core.consumer import Consumer
 from airflow_provider_segtable.core.counted import counted, describe_size
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.locks import MAX_YIELDS, Generation, Lock
 from airflow_provider_segtable.core.log.families.consumer_events import needed_from
 from airflow_provider_segtable.core.log.plan import PlanState, PlanStatus

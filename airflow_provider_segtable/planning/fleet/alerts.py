@@ -7,8 +7,9 @@
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.time import Instant
 
 

@@ -12,9 +12,9 @@
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.time import MINUTE_US, Instant, iso
 from airflow_provider_segtable.planning.fleet.fleet_plan import (

@@ -31,12 +31,12 @@
 
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, tzinfo
 from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.plan_kinds import kinds
 from airflow_provider_segtable.core.paths import is_name

@@ -23,10 +23,11 @@ import hashlib
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.time import MINUTE_US, Instant
 from airflow_provider_segtable.planning.fleet.fleet import Fleet, Scope, is_property
 from airflow_provider_segtable.planning.fleet.fleet_plan import TableLook, frozen

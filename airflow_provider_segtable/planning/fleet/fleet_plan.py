@@ -23,11 +23,12 @@ by group and ageing.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TypeAlias
 
 from airflow_provider_segtable.core.counted import MIB, counted, describe_size
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.plan import Plan
 from airflow_provider_segtable.core.quantities import describe_duration

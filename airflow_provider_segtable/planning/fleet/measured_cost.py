@@ -16,11 +16,11 @@ Source of the idea: H. Theil and P. K. Sen, for the median of slopes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.plan import PlanState
 from airflow_provider_segtable.core.quantities import SIZES

@@ -11,9 +11,10 @@
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from airflow_provider_segtable.core.chunk import overlap_of
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log.work import depth

@@ -14,10 +14,11 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from typing import TypeAlias
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.log.events import Event
 from airflow_provider_segtable.core.log.families.plan_events import PlanRequested

@@ -12,11 +12,11 @@ Source of the idea: HBase's and Paimon's off-peak hours, with days and a zone.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from datetime import time as clock
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.time import Instant, instant, moment
 

@@ -21,7 +21,7 @@ import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from airflow_provider_segtable.core.arguments import pair, seconds
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import Exit, InvalidInput, SegtableError
 from airflow_provider_segtable.core.schemes import hadoop_options, usual
 from airflow_provider_segtable.core.secret import is_secret_name, redacted

@@ -24,11 +24,11 @@ import importlib.util
 import re
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 from airflow_provider_segtable.coordination.embedded_zookeeper import find_java
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import DependencyMissing, JavaMissing
 
 OLDEST = 4

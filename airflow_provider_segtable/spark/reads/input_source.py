@@ -225,12 +225,13 @@ def _typed(
 
     Columns are numbered meanwhile: ``mapInArrow`` trips over dots and backticks.
     """
-    names, near = texts.columns, readable(schema)
+    names = texts.columns
+    near = {field.name: field for field in readable(schema)}
     types = _types(schema, names)
     plain = T.StructType([T.StructField(f"c{n}", f.dataType) for n, f in enumerate(types)])
     reader = TextReader(
         place=path,
-        columns={at: near.field(name) for at, name in enumerate(names) if name in near.names},
+        columns={at: near[name] for at, name in enumerate(names) if name in near},
         shown=arrow_schema(plain),
         nulls=csv.nulls,
         fitting=bad is not None,

@@ -11,7 +11,6 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files as package_files
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -21,6 +20,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812  # as Spark's own guide writes it
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.segment import ROOT, ROW, Segment
 from airflow_provider_segtable.data.row_filter import Flags
 from airflow_provider_segtable.spark.driver.file_locations import (

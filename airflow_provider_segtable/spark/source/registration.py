@@ -6,7 +6,6 @@
 3. A read opens no connection to ZooKeeper (``source_reading``); a write does (``source_writing``).
 """
 
-from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from pyspark import SparkContext
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
 from airflow_provider_segtable.spark.driver.java_classes import java_class
 from airflow_provider_segtable.spark.driver.spark_connect import check_in_driver

@@ -20,7 +20,7 @@ Answers (values, or an error that Java throws):
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.reads.effects import BatchLimits
 from airflow_provider_segtable.core.requests.overwrite import Extent, Touched

@@ -9,13 +9,14 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
 from airflow_provider_segtable.coordination.embedded_zookeeper import find_zookeeper
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import TableExists
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
 from airflow_provider_segtable.library.log_stores import log_finder

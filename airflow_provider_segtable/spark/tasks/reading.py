@@ -21,13 +21,13 @@ Texts of CSV files:
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import SchemaMismatch
 from airflow_provider_segtable.core.reads.effects import Origins, RowChange
 from airflow_provider_segtable.core.requests.read_request import ORIGIN_COLUMNS
@@ -94,13 +94,23 @@ def floored(rows: pa.Table, name: str) -> pa.Table:
 
 def restored(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return rows without their copies, whose values are back in the columns of ``schema``."""
-    for name in [name for name in rows.column_names if name.startswith(PREFIX)]:
+    found: dict[str, pa.ChunkedArray] = {}
+    copies = [name for name in rows.column_names if name.startswith(PREFIX)]
+    for name in copies:
         field = schema.field(name.removeprefix(PREFIX))
         exact = rows.column(name).cast(_copied(field.type)).cast(field.type)
         near = conformed(rows.select([field.name]), pa.schema([field])).column(0)
-        at = rows.column_names.index(field.name)
-        rows = rows.set_column(at, field, pc.coalesce(exact, near)).drop_columns([name])
-    return rows
+        found[field.name] = pc.coalesce(exact, near)
+    if not copies:
+        return rows
+    return _with(rows.drop_columns(copies), found, schema)
+
+
+def _with(rows: pa.Table, found: Mapping[str, pa.ChunkedArray], schema: pa.Schema) -> pa.Table:
+    """Return rows with some columns replaced by others of the types in a schema."""
+    fields = [schema.field(each.name) if each.name in found else each for each in rows.schema]
+    columns = [found.get(field.name, rows.column(at)) for at, field in enumerate(fields)]
+    return pa.table(columns, schema=pa.schema(fields))
 
 
 # The one loop of tasks that read

@@ -32,7 +32,6 @@ Upsert to a primary-key table, without ids, sizes and locks:
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark import Accumulator
@@ -41,6 +40,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 from pyspark.sql import types as T  # noqa: N812  # the same
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, RowsOutOfBalance, TimeOutOfRange
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment

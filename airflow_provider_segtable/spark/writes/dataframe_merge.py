@@ -24,7 +24,6 @@ Millions of row addresses from Spark, as bitmaps for the log:
 
 from array import array
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import and_
 
@@ -35,6 +34,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 from pyspark.sql import types as T  # noqa: N812  # the same
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     CorruptTable,
     InvalidInput,

@@ -32,7 +32,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import reduce
 from itertools import accumulate, groupby
 from operator import attrgetter
@@ -46,6 +46,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     ExecutionFailed,
     InvalidInput,
@@ -256,8 +257,9 @@ class _Work:
     def weighed(self, ranged: DataFrame) -> list[Piece]:
         """Return the pieces (the part of a range in a chunk), in the order of time."""
         widths = [F.lit(8 * len(self.names)).cast("bigint")]
+        names = [*self.names]
         for metric in self.rollup.sketches:
-            sketch = F.col(f"`{self.names.index(metric.name)}`")
+            sketch = F.col(f"`{names.index(metric.name)}`")
             widths.append(F.coalesce(F.octet_length(sketch), F.lit(0)))
         weight = F.sum(sum(widths[1:], widths[0])).alias("weight")
         found = ranged.groupBy(_CHUNK, _RANGE).agg(weight).orderBy(_CHUNK, _RANGE).collect()
@@ -283,7 +285,8 @@ class _Work:
     def _order(self) -> list[Column]:
         first = self.spec.order.columns or (self.time,)
         names = dict.fromkeys((*first, *self.rollup.dimensions, self.time))
-        return [F.col(f"`{self.names.index(name)}`") for name in names]
+        places = {name: at for at, name in enumerate(self.names)}
+        return [F.col(f"`{places[name]}`") for name in names]
 
     def _read(self) -> DataFrame:
         schema = physical_schema(to_arrow(self.spec.schema), self.rollup)

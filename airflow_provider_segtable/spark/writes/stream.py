@@ -25,7 +25,7 @@ the batch is committed:
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
@@ -34,6 +34,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import ExecutionFailed, SegtableError
 from airflow_provider_segtable.library.log_writer import TableLogWriter
 from airflow_provider_segtable.library.table import Table

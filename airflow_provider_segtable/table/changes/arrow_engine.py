@@ -15,7 +15,6 @@
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, NotFound, SchemaMismatch
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.change_request import (

@@ -24,12 +24,13 @@ but without a table-wide lock, and never executed again because of a compaction.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, Protocol, TypeVar
 
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import Deletion, VectorFile
 from airflow_provider_segtable.core.errors import (
     ChangeConflict,

@@ -49,13 +49,14 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import NotFound, SegtableError
 from airflow_provider_segtable.core.indexes.index_state import Feed, IndexDefinition, IndexState
 from airflow_provider_segtable.core.indexes.record_index import TOKEN, RecordIndex, rules_of

@@ -17,14 +17,18 @@ import base64
 import io
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.consumer import decode_consumers, encode_consumers
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import Deletion, PredicateDelete
 from airflow_provider_segtable.core.errors import (
     ChecksumMismatch,
@@ -61,13 +65,25 @@ from airflow_provider_segtable.core.segment import ChunkKey, SegmentId
 from airflow_provider_segtable.core.segment_codec import decode_ids, encode_ids
 from airflow_provider_segtable.core.settlement import ReplacedVectors
 from airflow_provider_segtable.core.time import Interval, decode_overrides, encode_overrides
-from airflow_provider_segtable.core.timeline import Timeline
+from airflow_provider_segtable.core.timeline import AnyChunk, Timeline
 from airflow_provider_segtable.table.log.checkpoint_chunks import (
     QUICK,
     CheckpointChunks,
     ChunkWriter,
+    Opening,
 )
 from airflow_provider_segtable.table.log.segment_rows import segments_in
+from airflow_provider_segtable.table.log.sidecars import (
+    LayeredSpaces,
+    Sidecar,
+    decode_key,
+    encode_key,
+    layers_of,
+    layout_of,
+    new_sidecars,
+    opened,
+    parted,
+)
 
 
 def encode_head(state: State) -> dict[str, Any]:
@@ -101,6 +117,7 @@ def encode_head(state: State) -> dict[str, Any]:
         **({"adopts": True} if state.adopts else {}),
         **({"settled": encode_settlements(state.settled)} if state.settled else {}),
         **_encode_replaced(state.replaced_vectors),
+        **({"joined": [*state.joined]} if state.joined else {}),
     }
 
 
@@ -148,11 +165,16 @@ def decode_head(head: Mapping[str, Any], timeline: Timeline, ids: IdSpaces) -> S
         adopts=bool(head.get("adopts", False)),
         settled=decode_settlements(head.get("settled", ())),
         replaced_vectors=decode_replaced(head.get("replaced_vectors", ())),
+        joined=_joined(*head["joined"]) if "joined" in head else None,
     )
 
 
 def _encode_replaced(replaced: tuple[ReplacedVectors, ...]) -> dict[str, Any]:
     return {"replaced_vectors": encode_replaced(replaced)} if replaced else {}
+
+
+def _joined(first: int, last: int) -> tuple[int, int]:
+    return first, last
 
 
 def _encode_overwritten(recent: tuple[Overwritten, ...]) -> dict[str, Any]:
@@ -223,7 +245,12 @@ ADOPTING = 11
 SETTLED = 12
 """The format of tables with settled file groups: an older segtable would take their vectors for
 orphans."""
-READABLE = (2, 3, 4, 5, 6, 7, FORMAT, INDEXED, LOGGED, ADOPTING, SETTLED)
+WITHIN = 13
+"""The format of a version within a file of several events: an older segtable takes the next
+number for free."""
+LAYERED = 14
+"""The format of checkpoints with sidecars: an older segtable would miss their chunks."""
+READABLE = (2, 3, 4, 5, 6, 7, FORMAT, INDEXED, LOGGED, ADOPTING, SETTLED, WITHIN, LAYERED)
 """Format 2 had no cleaning, 3 no deletions, 4 no checksums, 5 no chunk table, 6 one schema, 7 no
 buckets; all are read, because the events before them may have been deleted."""
 CHUNKED = 6
@@ -239,15 +266,81 @@ _BLANK = b"sha256/16:" + b"0" * 16
 _CHECKSUM = re.compile(re.escape(_BLANK[:10]) + rb"([0-9a-f]{16})")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointFiles:
+    """A checkpoint as files: its own, and the new sidecars by path.
+
+    ``listed`` are all sidecars that it names. ``rests_on`` is the event of the checkpoint that
+    listed those which are not new, None without any.
+    """
+
+    own: bytes
+    new: Mapping[str, bytes]
+    listed: Sequence[Sidecar]
+    rests_on: int | None
+
+
+def checkpoint_files(state: State) -> CheckpointFiles:
+    """Encode the state as the files of a checkpoint (``table.log.sidecars``)."""
+    layout, layers = layout_of(state), layers_of(state)
+    if layout.own is None:
+        return CheckpointFiles(own=write_checkpoint(state), new={}, listed=(), rests_on=None)
+    made = [*new_sidecars(state, layout, partial(_sidecar_file, state))]
+    listed = sorted([*layout.kept, *(each for each, _ in made)], key=lambda each: each.low)
+    chunks, idle = parted(state, layout.own)
+    head = {**_layered_head(state, listed, {*layout.own}), **encode_head(state)}
+    return CheckpointFiles(
+        own=_file(state, chunks, idle, head),
+        new={each.path: data for each, data in made},
+        listed=listed,
+        rests_on=layers.n if layers is not None and layout.kept else None,
+    )
+
+
+def _layered_head(
+    state: State, listed: Sequence[Sidecar], own: AbstractSet[ChunkKey]
+) -> dict[str, Any]:
+    """Return the entries of the head about sidecars."""
+    holes = [
+        [encode_key(key), generation.value]
+        for key, generation in sorted(state.ids.with_holes)
+        if key not in own
+    ]
+    return {
+        "format": LAYERED,
+        "sidecars": [each.encode() for each in listed],
+        "segments": len(state.timeline),
+        "open": holes,
+    }
+
+
+def _sidecar_file(state: State, chunks: Sequence[AnyChunk], idle: Sequence[ChunkKey]) -> bytes:
+    return _file(state, chunks, idle, {"format": LAYERED, "sidecar": True})
+
+
 def write_checkpoint(state: State) -> bytes:
-    """Encode the state as the content of a checkpoint file."""
+    """Encode the state as the content of one checkpoint file, which needs no sidecar."""
+    chunks = [*state.timeline.chunks()]
+    used = {chunk.key for chunk in chunks}
+    idle = sorted({key for key, _ in state.ids} - used)
+    return _file(state, chunks, idle, {"format": _format(state), **encode_head(state)})
+
+
+def _file(
+    state: State, chunks: Iterable[AnyChunk], idle: Iterable[ChunkKey], head: Mapping[str, Any]
+) -> bytes:
+    """Encode chunks of a state as a file with a head."""
     writer = ChunkWriter(state)
+    return sealed(writer, writer.write(chunks, idle), head)
+
+
+def sealed(writer: ChunkWriter, chunks: pa.Table, head: Mapping[str, Any]) -> bytes:
+    """Return the file of a writer, with its chunk table and a head."""
     table = io.BytesIO()
-    pq.write_table(writer.write(), table, use_dictionary=False, **QUICK)
-    head = json.dumps({"format": _format(state), "bases": True, **encode_head(state)})
+    pq.write_table(chunks, table, use_dictionary=False, **QUICK)
     data = writer.finish(
         {
-            _HEAD: head.encode(),
+            _HEAD: json.dumps({**head, "bases": True}).encode(),
             _CHUNKS: base64.b64encode(table.getvalue()),
             _CHECKSUM_KEY: _BLANK,
         }
@@ -257,6 +350,8 @@ def write_checkpoint(state: State) -> bytes:
 
 
 def _format(state: State) -> int:
+    if state.joined:
+        return WITHIN
     if state.settled or state.replaced_vectors:
         return SETTLED
     if state.adopts:
@@ -266,35 +361,122 @@ def _format(state: State) -> int:
     return INDEXED if state.indexes else FORMAT
 
 
-def read_checkpoint(data: bytes) -> State:
+@dataclass(frozen=True, slots=True)
+class SidecarFiles:
+    """How the sidecars of a checkpoint are read.
+
+    ``read`` returns the bytes of a path, or raises ``NotFound``. ``rebuilt`` returns the state
+    after an event without the checkpoint of that event, or raises ``CorruptTable``.
+    """
+
+    read: Callable[[str], bytes]
+    rebuilt: Callable[[int], State]
+
+
+def _refuse(_: object) -> NoReturn:
+    raise CorruptTable("checkpoint has sidecars, and is read alone")
+
+
+def read_checkpoint(data: bytes, sidecars: SidecarFiles | None = None) -> State:
     """Return the state in a checkpoint file.
+
+    Args:
+        data: the content of the file.
+        sidecars: how its sidecars are read; without, a checkpoint that has any is refused.
 
     Raises:
         ChecksumMismatch: the bytes do not match their checksum.
         OtherFormat: an older or newer segtable wrote the file.
         CorruptTable: the file is truncated, or not a checkpoint.
     """
+    with _reading(data) as (file, head):
+        if head["format"] < CHUNKED:
+            return _read_whole(file, head)
+        own = _chunks(data, file, head, Opening())
+        listed = [Sidecar.decode(each) for each in head.get("sidecars", ())]
+        if listed and sidecars is None:
+            _refuse(head["n"])
+        files = sidecars or SidecarFiles(_refuse, _refuse)
+        layers = opened(
+            head["n"],
+            own,
+            listed,
+            head.get("segments", own.segments),
+            partial(_loaded, files, own.opening),
+            partial(_made_again, files, own.opening, head["n"]),
+        )
+        holes = {(decode_key(key), Generation(name)) for key, name in head.get("open", ())}
+        ids = IdSpaces(LayeredSpaces(layers), holes.union(own.with_holes()))
+        return decode_head(head, layers.timeline, ids)
+
+
+def listed_sidecars(data: bytes) -> tuple[Sidecar, ...]:
+    """Return the sidecars that a checkpoint file lists; errors as ``read_checkpoint``."""
+    with _reading(data) as (_, head):
+        return tuple(Sidecar.decode(each) for each in head.get("sidecars", ()))
+
+
+@contextmanager
+def _reading(data: bytes) -> Iterator[tuple[pq.ParquetFile, dict[str, Any]]]:
+    """Open a file of a checkpoint for the block; yield it with its head."""
     summed = _checked(data)
     try:
         # Single-threaded: a process that ends while Arrow starts its threads is aborted.
         file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
-        entries = file.metadata.metadata or {}
-        head = json.loads(entries[_HEAD])
+        head = json.loads((file.metadata.metadata or {})[_HEAD])
         _check_format(head["format"], summed=summed)
-        if head["format"] < CHUNKED:
-            return _read_whole(file, head)
-        table = pa.BufferReader(base64.b64decode(entries[_CHUNKS]))
-        chunks = CheckpointChunks(
-            data,
-            file,
-            pq.ParquetFile(table, pre_buffer=False).read(use_threads=False),
-            with_bases="bases" in head,
-        )
-        return decode_head(head, chunks.timeline(), chunks.ids())
+        yield file, head
     except CorruptTable:
         raise
     except (pa.ArrowException, OSError, LookupError, TypeError, ValueError, SegtableError) as error:
         raise CorruptTable(f"checkpoint is unreadable: {error}") from error
+
+
+def _chunks(
+    data: bytes, file: pq.ParquetFile, head: Mapping[str, Any], opening: Opening
+) -> CheckpointChunks:
+    """Return the chunks of an opened file."""
+    table = pa.BufferReader(base64.b64decode(file.metadata.metadata[_CHUNKS]))
+    return CheckpointChunks(
+        data,
+        file,
+        pq.ParquetFile(table, pre_buffer=False).read(use_threads=False),
+        with_bases="bases" in head,
+        opening=opening,
+    )
+
+
+def read_sidecar(data: bytes, sidecar: Sidecar, opening: Opening) -> CheckpointChunks:
+    """Return the chunks of a sidecar's file.
+
+    Raises:
+        CorruptTable: it is not the file that the checkpoint lists.
+    """
+    if digest(data) != sidecar.checksum:
+        raise ChecksumMismatch(f"{sidecar.path} was damaged after it was written")
+    with _reading(data) as (file, head):
+        return _chunks(data, file, head, opening)
+
+
+def _loaded(files: SidecarFiles, opening: Opening, sidecar: Sidecar) -> CheckpointChunks:
+    return read_sidecar(files.read(sidecar.path), sidecar, opening)
+
+
+def _made_again(
+    files: SidecarFiles, opening: Opening, n: int, sidecar: Sidecar
+) -> CheckpointChunks:
+    """Return the chunks of a lost sidecar, as the state of its checkpoint has them."""
+    state = files.rebuilt(n)
+    chunks = [chunk for chunk in state.timeline.chunks() if _inside(sidecar, chunk.key)]
+    used = {chunk.key for chunk in chunks}
+    idle = sorted({key for key, _ in state.ids if _inside(sidecar, key)} - used)
+    data = _sidecar_file(state, chunks, idle)
+    with _reading(data) as (file, head):
+        return _chunks(data, file, head, opening)
+
+
+def _inside(sidecar: Sidecar, key: ChunkKey) -> bool:
+    return not (key < sidecar.low or sidecar.high < key)
 
 
 def _check_format(found: int, *, summed: bool) -> None:

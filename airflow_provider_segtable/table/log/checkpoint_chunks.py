@@ -6,7 +6,7 @@
    chunks is used, and caches the last decoded chunks.
 3. ``ChunkWriter`` writes chunks in order. A row group ends with the chunk that brings it to
    ``GROUP_ROWS`` segments.
-4. A row group of the checkpoint that the state came from is copied as bytes if all its chunks are
+4. A row group of a file that the state came from is copied as bytes if all its chunks are
    still packed and no row is pending before it. So the cost grows with the number of row groups
    that changed, and hardly with the table.
 5. Other packed chunks are copied as Arrow columns (``table.log.segment_rows``). Only decoded chunks
@@ -20,7 +20,6 @@ import json
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from functools import cache, lru_cache, partial
 from itertools import accumulate, groupby
 from threading import Lock
@@ -31,12 +30,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.chunk import Chunk, ChunkSummary
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable, SegtableError
 from airflow_provider_segtable.core.locks import Generation
 from airflow_provider_segtable.core.log.state import IdSpace, IdSpaces, SpaceKey, State
 from airflow_provider_segtable.core.segment import NO_BUCKET, ChunkKey
 from airflow_provider_segtable.core.time import Interval
-from airflow_provider_segtable.core.timeline import AnyChunk, PackedChunk, Timeline
+from airflow_provider_segtable.core.timeline import AnyChunk, ChunkSource, PackedChunk
 from airflow_provider_segtable.data.jobs.passthrough import Assembly, Movable, examined
 from airflow_provider_segtable.data.open_files import MemorySink, MemorySource
 from airflow_provider_segtable.data.parquet.footer import Footer, read_footer
@@ -115,17 +115,34 @@ def chunk_row(key: ChunkKey, summary: ChunkSummary, ids: IdSpaces) -> dict[str, 
     return row
 
 
+class Opening:
+    """The opening of a checkpoint: all that is read from it refers to one."""
+
+
+class OpenedSpaces(Mapping[SpaceKey, IdSpace]):
+    """The id spaces that a table is opened with."""
+
+    opening: Opening
+
+
 class CheckpointChunks:
-    """The chunks of one checkpoint; a thread-safe ``ChunkSource``."""
+    """The chunks of one file of a checkpoint; a thread-safe ``ChunkSource``."""
 
     def __init__(
-        self, data: bytes, file: pq.ParquetFile, chunks: pa.Table, *, with_bases: bool
+        self,
+        data: bytes,
+        file: pq.ParquetFile,
+        chunks: pa.Table,
+        *,
+        with_bases: bool,
+        opening: Opening,
     ) -> None:
         """Read the segments of ``chunks`` on demand from a checkpoint: its bytes, and these opened.
 
         Without bases, an older segtable wrote the file: the number of segments beside a base is
         then known only for chunks that cannot have a base.
         """
+        self.opening = opening
         self.bytes = MemorySource("checkpoint", data)
         chunks = in_columns(chunks, SCHEMA, ADDED_LATER)
         if not with_bases:
@@ -141,33 +158,39 @@ class CheckpointChunks:
             ChunkKey(Interval(start, end), version, bucket)
             for start, end, version, bucket in _named(columns)
         )
-        self.spaces = _PackedSpaces(self._keys, columns)
+        self.spaces = _PackedSpaces(self._keys, columns, opening)
         # No cache refers to this object: a state that is let go leaves memory at once.
         self._group = lru_cache(maxsize=2)(groups.read)
         self._group_paths = lru_cache(maxsize=1)(groups.paths)
         decode = partial(_decoded, self._keys, columns, self._group)
         self.chunk = lru_cache(maxsize=CHUNKS_KEPT)(decode)
 
-    def timeline(self) -> Timeline:
-        """Return the timeline of the chunks that have segments."""
+    @property
+    def stored(self) -> "CheckpointChunks":
+        """Return itself."""
+        return self
+
+    @property
+    def segments(self) -> int:
+        """Return the number of segments."""
+        return sum(self._columns["count"])
+
+    @property
+    def keys(self) -> Sequence[ChunkKey]:
+        """Return the keys of all chunks: first of those with segments, then of the others."""
+        return self._keys
+
+    def numbers(self) -> Iterator[tuple[ChunkKey, int]]:
+        """Yield the chunks that have segments, with their numbers."""
         counts = self._columns["count"]
-        packed = (PackedChunk(key, self, at) for at, key in enumerate(self._keys) if counts[at])
-        return Timeline.of_packed(packed, sum(counts))
+        return ((key, at) for at, key in enumerate(self._keys) if counts[at])
 
-    def ids(self) -> IdSpaces:
-        """Return the id spaces of all chunks."""
-        columns = self._columns
-        with_holes = [
-            (self._keys[at], generation)
-            for generation in Generation
-            for at, holes in enumerate(columns[f"holes_{generation.value}"])
-            if holes
-        ]
-        return IdSpaces(self.spaces, with_holes)
-
-    def keys_without(self, used: AbstractSet[int]) -> Iterator[ChunkKey]:
-        """Yield the chunks with numbers other than these."""
-        return (key for at, key in enumerate(self._keys) if at not in used)
+    def with_holes(self) -> Iterator[SpaceKey]:
+        """Yield the keys of id spaces with holes."""
+        for generation in Generation:
+            for at, holes in enumerate(self._columns[f"holes_{generation.value}"]):
+                if holes:
+                    yield self._keys[at], generation
 
     def group(self, at: int) -> tuple[int, int, int]:
         """Return the row group of a chunk, its first chunk, and the first chunk after it."""
@@ -209,6 +232,55 @@ class CheckpointChunks:
         first = columns["first_row"][at]
         found = self._group_paths(columns["row_group"][at])[first : first + columns["count"][at]]
         return [path for path in found if path]
+
+    def alike(self, at: int, other: ChunkSource, other_at: int) -> bool:
+        """Return whether a chunk has the same rows as one of another file."""
+        if not isinstance(other, CheckpointChunks | LoadedChunks):
+            return False
+        theirs = other.stored
+        if self.key(at) != theirs.key(other_at) or self.counts(at, at + 1) != theirs.counts(
+            other_at, other_at + 1
+        ):
+            return False
+        return bool(self.rows(at, at + 1).equals(theirs.rows(other_at, other_at + 1)))
+
+
+class LoadedChunks:
+    """The chunks of a file that is read on demand, and again if it was let go meanwhile."""
+
+    def __init__(self, path: str, load: Callable[[], CheckpointChunks]) -> None:
+        """Read the file of a path by ``load``, which may keep it for a while."""
+        self._path = path
+        self._load = load
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both are chunks of one file."""
+        return isinstance(other, LoadedChunks) and self._path == other._path
+
+    def __hash__(self) -> int:
+        """Hash the path."""
+        return hash(self._path)
+
+    @property
+    def stored(self) -> CheckpointChunks:
+        """Return the chunks of the file; their numbers are those of this source."""
+        return self._load()
+
+    def summary(self, at: int) -> ChunkSummary:
+        """Return the summary of a chunk."""
+        return self._load().summary(at)
+
+    def chunk(self, at: int) -> Chunk:
+        """Return the decoded chunk."""
+        return self._load().chunk(at)
+
+    def paths(self, at: int) -> Sequence[str]:
+        """Return the paths of the files of a chunk's segments."""
+        return self._load().paths(at)
+
+    def alike(self, at: int, other: ChunkSource, other_at: int) -> bool:
+        """Return whether a chunk has the same rows as one of another file."""
+        return self._load().alike(at, other, other_at)
 
 
 class _RowGroups:
@@ -282,10 +354,11 @@ def _by_bits(text: str | None) -> Mapping[int, int]:
     return {int(bits): count for bits, count in json.loads(text or "{}").items()}
 
 
-class _PackedSpaces(Mapping[SpaceKey, IdSpace]):
+class _PackedSpaces(OpenedSpaces):
     """Id spaces stored as columns; an ``IdSpace`` is created at each lookup."""
 
-    def __init__(self, keys: Sequence[ChunkKey], columns: _Columns) -> None:
+    def __init__(self, keys: Sequence[ChunkKey], columns: _Columns, opening: Opening) -> None:
+        self.opening = opening
         self._keys = keys
         self._columns = columns
         self._places = {name: at for at, name in enumerate(_named(columns))}
@@ -328,14 +401,13 @@ _PATH = "checkpoint"
 
 
 class ChunkWriter:
-    """Writes the chunks of a state, then the rest of the file."""
+    """Writes chunks of a state, then the rest of the file."""
 
     def __init__(self, state: State) -> None:
-        """Begin a checkpoint of ``state``."""
+        """Begin a file with chunks of ``state``."""
         self._state = state
-        self._source = _source_of(state)
-        self._movable = self._source and _movable(self._source)
-        self._renumbered = _with_other_ids(state, self._source)
+        self._changed = state.ids.changed
+        self._last: _Source | None = None
         self._store: dict[str, bytes] = {}
         self._sink = MemorySink(_PATH, self._store)
         self._file = Assembly(self._sink)
@@ -343,23 +415,37 @@ class ChunkWriter:
         self._rows = 0  # that are pending
         self._table: list[pa.Table] = []
         self._places = {"row_group": array("i"), "first_row": array("i")}
-        self._copied: set[int] = set()
 
-    def write(self) -> pa.Table:
-        """Write the segments of all chunks; return the chunk table."""
-        for stretch, some in groupby(enumerate(self._state.timeline.chunks()), self._stretch):
-            chunks = [chunk for _, chunk in some]
-            if stretch is None or self._source is None:
-                self._encode(chunks)
+    def write(self, chunks: Iterable[AnyChunk], idle: Iterable[ChunkKey]) -> pa.Table:
+        """Write the segments of chunks; return the chunk table.
+
+        Args:
+            chunks: the chunks, by key; each has segments.
+            idle: the chunks without segments that have id spaces, by key.
+        """
+        for stretch, some in groupby(enumerate(map(_stored, chunks)), _stretch):
+            found = [each for _, each in some]
+            _, source, at = found[0]
+            if stretch is None or source is None:
+                self._encode(chunk for chunk, _, _ in found)
             else:
-                at = self._number(chunks[0])
-                self._copy(self._source, at, at + len(chunks))
+                self._copy(source, at, at + len(found))
         self._flush()
         table = pa.concat_tables([*self._table, self._fresh_rows(())])
         for name, numbers in self._places.items():
             at, field = SCHEMA.get_field_index(name), SCHEMA.field(name)
             table = table.set_column(at, field, column(numbers, field.type))
-        return pa.concat_tables([table, self._idle()])
+        return pa.concat_tables([table, self._fresh_rows(idle)])
+
+    def add(self, rows: pa.Table, chunks: pa.Table) -> None:
+        """Write chunks that are columns already.
+
+        Args:
+            rows: their segments, chunk by chunk (``SEGMENT_SCHEMA``).
+            chunks: their rows of the chunk table (``SCHEMA``), whose places are replaced.
+        """
+        self._put(rows, values_of(chunks["count"]))
+        self._table.append(chunks)
 
     def finish(self, metadata: Mapping[bytes, bytes]) -> bytes:
         """Return the file, with key-value metadata."""
@@ -368,38 +454,31 @@ class ChunkWriter:
         self._sink.commit()
         return self._store[_PATH]
 
-    def _number(self, chunk: AnyChunk) -> int:
-        """Return the chunk's number in the source; -1 if it is not copied from there."""
-        if isinstance(chunk, PackedChunk) and chunk.source is self._source:
-            return chunk.at
-        return -1
-
-    def _stretch(self, numbered: tuple[int, AnyChunk]) -> int | None:
-        """Return a number that neighbouring chunks of the source share; None for other chunks."""
-        at = self._number(numbered[1])
-        return None if at < 0 else at - numbered[0]
-
     def _copy(self, source: CheckpointChunks, at: int, until: int) -> None:
-        """Write neighbouring chunks of the source."""
+        """Write neighbouring chunks of a checkpoint."""
+        known = self._last
+        if known is None or known.chunks is not source:
+            known = self._last = _known_source(source, self._state.ids, self._changed)
         while at < until:
             group, first, after = source.group(at)
             end = min(after, until)
-            if self._movable and not self._rows and (at, end) == (first, after):
+            if known.movable and not self._rows and (at, end) == (first, after):
                 self._place([self._file.row_groups] * (end - at), source.first_rows(at, end))
-                self._file.append(source.bytes, self._movable, group, group + 1)
+                self._file.append(source.bytes, known.movable, group, group + 1)
             else:
                 self._put(source.rows(at, end), source.counts(at, end))
-            self._table += self._copied_rows(source, at, end)
+            self._table += self._copied_rows(source, known.renumbered, at, end)
             at = end
 
-    def _copied_rows(self, source: CheckpointChunks, at: int, until: int) -> Iterator[pa.Table]:
-        """Yield the chunk table's rows of neighbours in the source."""
-        self._copied.update(range(at, until))
-        if self._renumbered is None:
+    def _copied_rows(
+        self, source: CheckpointChunks, renumbered: Sequence[int] | None, at: int, until: int
+    ) -> Iterator[pa.Table]:
+        """Yield the chunk table's rows of neighbours in a checkpoint."""
+        if renumbered is None:
             yield self._fresh_rows(map(source.key, range(at, until)))
             return
-        first, last = (bisect_left(self._renumbered, edge) for edge in (at, until))
-        for changed in self._renumbered[first:last]:
+        first, last = (bisect_left(renumbered, edge) for edge in (at, until))
+        for changed in renumbered[first:last]:
             yield source.chunk_rows(at, changed)
             yield self._fresh_rows([source.key(changed)])
             at = changed + 1
@@ -449,29 +528,42 @@ class ChunkWriter:
         rows = [chunk_row(key, timeline.summary(key), ids) for key in keys]
         return table_of(rows, SCHEMA)
 
-    def _idle(self) -> pa.Table:
-        """Return the rows of chunks without segments that have id spaces."""
-        source, ids, timeline = self._source, self._state.ids, self._state.timeline
-        changed = ids.changed_from(source.spaces) if source else None
-        if source is None or changed is None:
-            named = {key for key, _ in ids}
-        else:
-            named = {*changed, *source.keys_without(self._copied)}
-        return self._fresh_rows(sorted(key for key in named if not timeline.summary(key).count))
+
+_Stored = tuple[AnyChunk, CheckpointChunks | None, int]
+"""A chunk with the checkpoint that it is copied from, and its number there; or None and -1."""
 
 
-def _source_of(state: State) -> CheckpointChunks | None:
-    """Return the checkpoint that the state was read from; None if it has no packed chunk."""
-    packed = (c.source for c in state.timeline.chunks() if isinstance(c, PackedChunk))
-    return next((each for each in packed if isinstance(each, CheckpointChunks)), None)
+def _stored(chunk: AnyChunk) -> _Stored:
+    if isinstance(chunk, PackedChunk) and isinstance(chunk.source, CheckpointChunks | LoadedChunks):
+        return chunk, chunk.source.stored, chunk.at
+    return chunk, None, -1
 
 
-def _with_other_ids(state: State, source: CheckpointChunks | None) -> list[int] | None:
-    """Return the numbers of the source's chunks whose id spaces changed; None if not known."""
-    changed = state.ids.changed_from(source.spaces) if source else None
-    if source is None or changed is None:
-        return None
-    return sorted(at for key in changed if (at := source.spaces.number(key)) is not None)
+def _stretch(numbered: tuple[int, _Stored]) -> tuple[int, int] | None:
+    """Return a value that neighbouring chunks of a checkpoint share; None for other chunks."""
+    place, (_, source, at) = numbered
+    return None if source is None else (id(source), at - place)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A checkpoint that chunks are copied from.
+
+    ``movable`` is None if its row groups have to be decoded; ``renumbered`` are the numbers of its
+    chunks whose id spaces changed, None if that is not known.
+    """
+
+    chunks: CheckpointChunks
+    movable: Movable | None
+    renumbered: Sequence[int] | None
+
+
+def _known_source(source: CheckpointChunks, ids: IdSpaces, changed: Iterable[ChunkKey]) -> _Source:
+    renumbered = None
+    if isinstance(ids.opened, OpenedSpaces) and ids.opened.opening is source.opening:
+        numbers = map(source.spaces.number, changed)
+        renumbered = sorted(number for number in numbers if number is not None)
+    return _Source(source, _movable(source), renumbered)
 
 
 def _movable(source: CheckpointChunks) -> Movable | None:

@@ -23,32 +23,65 @@
 8. ``TableDropped`` ends a log. A marker above it keeps this event as its content, so that the rest
    of the log can be deleted: each reader finds the marker (rule 4), and no author takes the
    number of a deleted event. A table that is created later begins at the marker's number.
-9. The error of a log that is dropped, expired, replaced or damaged says what happened at which
+9. A checkpoint of a large table lists *sidecars*, files with most of its chunks, which it shares
+   with others (``table.log.sidecars``). They are there before it is, and are not deleted while a
+   present checkpoint lists them. An author whose own checkpoint rests on one that has expired
+   meanwhile takes it back: so the cleaner sees the new checkpoint, or the author sees the marker.
+10. A state reads sidecars as long as it is used. So it is opened anew once the checkpoint that it
+   came from has expired, or is more than ``FAR`` events old.
+11. The error of a log that is dropped, expired, replaced or damaged says what happened at which
    place, and the way out.
+12. Events that were committed together share a file, which has the first one's number as its name
+    (``core.log.joint_file``). A state within a file knows its place there; the newest state is
+    never within one, since a file is read whole. The file of another number is looked for
+    below it, at most ``MOST_JOINED`` numbers.
 """
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from functools import partial
+from itertools import dropwhile, islice, takewhile
 
 from airflow_provider_segtable.core.errors import (
+    AlreadyExists,
     CorruptTable,
     LogExpired,
     NotATable,
     NotFound,
+    OutcomeUnknown,
+    SegtableError,
     StorageError,
     TableGone,
     VersionExpired,
 )
-from airflow_provider_segtable.core.log.events import Event, decode
+from airflow_provider_segtable.core.log.events import MOST_JOINED, Event, decode, decode_file
 from airflow_provider_segtable.core.log.families.table_events import TableDropped
 from airflow_provider_segtable.core.log.fold import apply, fold
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Instant, iso
 from airflow_provider_segtable.ports.storage import Storage
-from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
+from airflow_provider_segtable.storage.together import together
+from airflow_provider_segtable.table.log.checkpoint import (
+    CheckpointFiles,
+    SidecarFiles,
+    checkpoint_files,
+    listed_sidecars,
+    read_checkpoint,
+)
 from airflow_provider_segtable.table.log.read_ahead import ReadAhead
+from airflow_provider_segtable.table.log.sidecar_files import (
+    all_sound,
+    check_sidecars,
+    sidecars_of,
+    unlisted,
+)
+from airflow_provider_segtable.table.log.sidecars import (
+    SIDECARS,
+    is_large,
+    layers_of,
+    oldest_needed,
+)
 
 
 def no_table(uri: str) -> NotATable:
@@ -102,6 +135,8 @@ OPENING = 32
 """Number of events that are requested together with a checkpoint."""
 UNHINTED = 4
 """Number of events that are requested first where no checkpoint is known."""
+FAR = 1024
+"""Number of events after which a state is opened from a newer checkpoint."""
 TRIES = 5
 """Number of reads that may be invalidated by expiry before the reader gives up."""
 
@@ -109,6 +144,11 @@ TRIES = 5
 def event_path(n: int) -> str:
     """Return the path of event ``n``."""
     return f"{TIMELINE}/{n:020d}.json"
+
+
+def path_of(event: Event) -> str:
+    """Return the path of the file that has an event."""
+    return event_path(event.joined[0] if event.joined else event.n)
 
 
 def checkpoint_path(n: int) -> str:
@@ -142,6 +182,26 @@ def _of_one_table(events: Iterable[Event]) -> Iterator[Event]:
             return
 
 
+def _rebuilt(storage: Storage, n: int) -> State:
+    """Return the state after event ``n`` without the checkpoint of that event.
+
+    Raises:
+        TableGone: the table was dropped meanwhile.
+        CorruptTable: the events that lead there have expired.
+    """
+    log = EventLog(storage)
+    state = log.without_checkpoint(n)
+    if state is not None:
+        return state
+    newest = log.load()
+    if log.begin() > n:
+        raise replaced(storage.uri, newest)
+    raise CorruptTable(
+        f"{storage.uri}: a sidecar of checkpoint {n} is lost, and so are the events before it: "
+        f"restore {SIDECARS}/, or run `segtable repair`"
+    )
+
+
 class EventLog:
     """The log of one table; rule 7 describes its cache."""
 
@@ -150,6 +210,7 @@ class EventLog:
         self.storage = storage
         self._newest: State | None = None
         self._event: Event | None = None
+        self._shared: tuple[Event, ...] = ()
 
     def load(self) -> State:
         """Return the newest state.
@@ -162,8 +223,8 @@ class EventLog:
         """
         known = self._newest
         if known is not None:
-            with self._read_ahead(known.n, window=2) as ahead:
-                events = iter(ahead)
+            with self._read_ahead(self._file_of(known), window=2) as ahead:
+                events = dropwhile(lambda each: each.n < known.n, self._whole(known.n, ahead))
                 last = next(events, None)
                 if last is not None and last.time == known.time:
                     return self._refreshed(known, events)
@@ -185,6 +246,12 @@ class EventLog:
             return self.load() if state is None else self.refresh(state)
         newest = known if known.dropped else self._newest_of(known, known.n + 1) or known
         return self._present(newest, known)
+
+    def _file_of(self, known: State) -> int:
+        """Return the number that the file of a state's event has, as far as it is known."""
+        last = self._event
+        same = last is not None and last.n == known.n and last.joined is not None
+        return last.joined[0] if same and last and last.joined else known.n
 
     def known(self) -> State:
         """Return the newest state that this process knows; the log is read if it is local.
@@ -254,7 +321,8 @@ class EventLog:
 
     def _refreshed(self, state: State, events: Iterator[Event] | None = None) -> State:
         newest = state if state.dropped else self._newest_of(state, state.n + 1, events) or state
-        return self._present(newest if self.first() <= state.n + 1 else self._load(), state)
+        needed = min(state.n + 1, oldest_needed(state))
+        return self._present(newest if self.first() <= needed else self._load(), state)
 
     def end(self) -> Event | None:
         """Return the event that dropped the location's last table; None if there is a table.
@@ -290,6 +358,8 @@ class EventLog:
         """Return the newest state, of the same table as an earlier one, and cache it."""
         if before is not None and before.table.table_id != state.table.table_id:
             raise replaced(self.storage.uri, before)
+        if state.n - oldest_needed(state) > FAR:
+            state = self._on_newest(state)
         self.remember(state)
         if state.dropped:
             raise gone(self.storage.uri, self._drop())
@@ -345,6 +415,17 @@ class EventLog:
                 break
             state = following
         return state if self.first() <= start else None
+
+    def without_checkpoint(self, n: int) -> State | None:
+        """Return the state after event ``n`` from older checkpoints; None if it has expired."""
+        base = self._base(most=n - 1)
+        start = base.n + 1 if base else self.begin()
+        try:
+            state = fold(base, islice(self.events(start), max(0, n + 1 - start)))
+        except CorruptTable:  # the first events are not there
+            return None
+        there = state is not None and state.n == n and self.first() <= start
+        return state if there else None
 
     def before(self, end: Event) -> State | None:
         """Return the last state before a table was dropped; None if it cannot be read any more."""
@@ -409,20 +490,51 @@ class EventLog:
 
     def event(self, n: int) -> Event | None:
         """Return event ``n``; None if it expired or is not in the log yet."""
+        found = self.file(n)
+        if found is not None:
+            return found[0]
+        return next((each for each in self._around(n) if each.n == n), None)
+
+    def file(self, n: int) -> tuple[Event, ...] | None:
+        """Return the events of the file with the number ``n``; None if there is no such file."""
         path = event_path(n)
         try:
             data = self.storage.read(path)
         except NotFound:
             return None
-        event = decode(data, f"{self.storage.uri}/{path}")
-        if event.n != n:
-            raise CorruptTable(f"{self.storage.uri}/{path} holds event {event.n}: files were mixed")
-        if self._event is None or self._event.n <= n:
-            self._event = event
-        return event
+        events = decode_file(data, f"{self.storage.uri}/{path}")
+        first, last = events[0].n, events[-1]
+        if first != n:
+            raise CorruptTable(f"{self.storage.uri}/{path} holds event {first}: files were mixed")
+        if self._event is None or self._event.n <= last.n:
+            self._event = last
+        if last.n > n:
+            self._shared = events
+        return events
+
+    def _around(self, n: int) -> tuple[Event, ...]:
+        """Return the events of the file that has event ``n`` after others; empty without one."""
+        known, shared = self._newest, self._shared
+        if not n or (known is not None and known.n + 1 == n and known.joined is None):
+            return ()
+        if shared and shared[0].n < n <= shared[-1].n:
+            return shared
+        below = max(n - MOST_JOINED, 0)
+        for first in self._listed(below, n) if self.storage.remote else range(n - 1, below - 1, -1):
+            found = self.file(first)
+            if found is not None:
+                return found if found[-1].n >= n else ()
+        return ()
+
+    def _listed(self, below: int, n: int) -> list[int]:
+        """Return the number of the last file from ``below`` to before ``n``; one at most."""
+        after = event_path(below - 1) if below else None
+        entries = self.storage.list(TIMELINE, after=after)
+        names = takewhile(lambda name: name is None or name < n, (number(e.path) for e in entries))
+        return [name for name in names if name is not None][-1:]
 
     def has(self, n: int) -> bool:
-        """Return whether event ``n`` can be read; nothing is decoded."""
+        """Return whether there is a file with the number ``n``; nothing is decoded."""
         try:
             self.storage.read(event_path(n))
         except StorageError:
@@ -435,10 +547,27 @@ class EventLog:
         If another table's log begins there, in the place of a dropped one, none of it is returned.
         """
         with self._read_ahead(start) as ahead:
-            yield from _of_one_table(ahead)
+            yield from _of_one_table(self._whole(start, ahead))
+
+    def _events_after(self, state: State) -> Iterator[Event]:
+        """Yield the events after a state, as ``events``; its own file is read again if need be."""
+        start = state.joined[0] if state.joined else state.n + 1
+        with self._read_ahead(start) as ahead:
+            yield from _of_one_table(dropwhile(lambda each: each.n <= state.n, ahead))
+
+    def _whole(self, start: int, events: Iterable[Event]) -> Iterator[Event]:
+        """Yield the events from a number on; read from there, they may begin within a file."""
+        first = next(found := iter(events), None)
+        if first is not None:
+            yield first
+            yield from found
+        elif rest := [each for each in self._around(start) if each.n >= start]:
+            yield from rest
+            with self._read_ahead(rest[-1].n + 1) as ahead:
+                yield from ahead
 
     def _read_ahead(self, start: int, *, window: int = 1) -> ReadAhead[Event]:
-        return ReadAhead(self.event, start, remote=self.storage.remote, window=window)
+        return ReadAhead(self.file, start, remote=self.storage.remote, window=window)
 
     def _steps(self, base: State | None, start: int) -> Iterator[tuple[Event, State]]:
         """Yield events with the states after them, up to an expired one."""
@@ -461,8 +590,12 @@ class EventLog:
             start: the first event's number.
             events: the events from there on; read by default.
         """
+        if events is None:
+            found = self.events(start) if base is None else self._events_after(base)
+        else:
+            found = _of_one_table(events)
         try:
-            return fold(base, self.events(start) if events is None else _of_one_table(events))
+            return fold(base, found)
         except CorruptTable:
             if self.first() <= start:
                 raise
@@ -473,13 +606,59 @@ class EventLog:
         markers = (number(entry.path) for entry in self.storage.list(EXPIRED))
         return max((n for n in markers if n is not None), default=0)
 
-    def checkpoint(self, state: State) -> None:
-        """Write a checkpoint of ``state``; storage failures are harmless and ignored."""
+    def checkpoint(self, state: State) -> State:
+        """Write a checkpoint of ``state``; failures are harmless and ignored.
+
+        Returns:
+            The state as a reader of the checkpoint has it, if that has sidecars.
+        """
         try:
-            self.storage.replace(checkpoint_path(state.n), write_checkpoint(state))
-            self.storage.replace(LAST, json.dumps({"n": state.n}).encode())
-        except StorageError:
-            return
+            files = checkpoint_files(self._on_newest(state))
+            if files.listed:
+                written = self._write_layered(state.n, files)
+            else:
+                self.storage.replace(checkpoint_path(state.n), files.own)
+                written = True
+            if written:
+                self.storage.replace(LAST, json.dumps({"n": state.n}).encode())
+        except SegtableError:
+            return state
+        return self._opened_anew(state, files.own) if files.listed and written else state
+
+    def _write_layered(self, n: int, files: CheckpointFiles) -> bool:
+        """Write a checkpoint and its new sidecars; return whether it stays (rule 9)."""
+        new = files.new.items()
+        together(self.storage, *(partial(self.storage.replace, path, data) for path, data in new))
+        try:
+            self.storage.create(checkpoint_path(n), files.own)
+        except (AlreadyExists, OutcomeUnknown):
+            return False
+        if files.rests_on is not None and self.first() > files.rests_on:
+            self.storage.delete(checkpoint_path(n))
+            return False
+        return True
+
+    def _opened_anew(self, state: State, checkpoint: bytes) -> State:
+        """Return a state as its checkpoint has it, and cache it if it is the newest."""
+        found = read_checkpoint(checkpoint, self._sidecar_files())
+        if self._newest is state:
+            self._newest = found
+        return found
+
+    def _on_newest(self, state: State) -> State:
+        """Return a state as one of the newest checkpoint's, and of the events after it.
+
+        So what other authors have moved to sidecars is not moved again.
+        """
+        if not is_large(state):
+            return state
+        layers, last = layers_of(state), self._last_checkpoint()
+        if last is None or not (layers.n if layers else 0) < last < state.n:
+            return state
+        base = self.at_checkpoint(last)
+        found = fold(base, islice(self.events(last + 1), state.n - last)) if base else None
+        same = found is not None and (found.n, found.time) == (state.n, state.time)
+        return found if found is not None and same else state
 
     def checkpoints(self) -> list[int]:
         """Return the numbers of the listed checkpoints, newest first."""
@@ -487,8 +666,39 @@ class EventLog:
         return sorted((n for n in found if n is not None), reverse=True)
 
     def readable(self, n: int) -> bool:
-        """Return whether checkpoint ``n`` exists and is readable."""
-        return self.at_checkpoint(n) is not None
+        """Return whether checkpoint ``n`` and its sidecars exist and are readable.
+
+        The checkpoint of the newest marker was proved before, so its sidecars are not read again.
+        """
+        try:
+            listed = listed_sidecars(self.storage.read(checkpoint_path(n)))
+        except (NotFound, CorruptTable):
+            return False
+        proved = sidecars_of(self.storage, checkpoint_path(self.first())) if listed else None
+        return self.at_checkpoint(n) is not None and all_sound(self.storage, listed, proved or ())
+
+    def unlisted_sidecars(self, least: int, before: Instant) -> list[str]:
+        """Return sidecars older than ``before`` that no checkpoint from ``least`` on lists."""
+
+        def kept() -> list[str]:
+            return [checkpoint_path(n) for n in self.checkpoints() if n >= least]
+
+        return unlisted(self.storage, before, kept)
+
+    def proved(self, n: int) -> State:
+        """Return the state of checkpoint ``n`` after reading all its sidecars.
+
+        Raises:
+            NotFound: it does not exist.
+            CorruptTable: it, or one of its sidecars, is damaged or lost.
+        """
+        data = self.storage.read(checkpoint_path(n))
+        check_sidecars(self.storage, data)
+        return read_checkpoint(data, self._sidecar_files())
+
+    def _sidecar_files(self) -> SidecarFiles:
+        # Not this log: it caches a state, which would keep the log, and itself.
+        return SidecarFiles(self.storage.read, partial(_rebuilt, self.storage))
 
     def at_checkpoint(self, n: int) -> State | None:
         """Return the state of checkpoint ``n``; None if it is gone or damaged."""
@@ -505,7 +715,7 @@ class EventLog:
 
     def _read_checkpoint(self, path: str) -> State | None:
         try:
-            return read_checkpoint(self.storage.read(path))
+            return read_checkpoint(self.storage.read(path), self._sidecar_files())
         except (NotFound, CorruptTable):
             return None
 

@@ -30,7 +30,7 @@ A new epoch takes buckets of the log store, by one event (``begin_epoch``):
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
@@ -38,6 +38,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     CommitConflict,
     CommitUnknown,

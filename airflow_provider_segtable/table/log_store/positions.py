@@ -38,10 +38,10 @@ One member's share of the buckets of a group (``GroupShare``):
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from airflow_provider_segtable.core.consumer import LogMark
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
     CoordinationError,
     CoordinatorUnavailable,

@@ -13,10 +13,11 @@
 6. The newest version is read, whole: without windows, and without ``base_only``.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core.log.events import Event
+from airflow_provider_segtable.core.dataclass import dataclass
+from airflow_provider_segtable.core.log.events import Event, encode_file
 from airflow_provider_segtable.core.log.families.table_events import TableAltered
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.selection import ReadPlan
@@ -48,7 +49,7 @@ def rehearsed(ports: TableContext, state: State, cut: Cut) -> tuple[TableContext
         SchemaMismatch, TimeOutOfRange, InvalidInput: its records do not fit the table.
     """
     own = over(ports, state)
-    own.log.remember(state)
+    state = own.log.remember(replace(state, joined=None))
     columns = written_with(ports, state, cut)
     done = commit_cut(own, cut, deleted=deleted_column(columns), columns=columns)
     return own, state if done is None else done.state
@@ -76,15 +77,24 @@ def _alters(event: Event | None) -> bool:
 
 
 def over(ports: TableContext, state: State) -> TableContext:
-    """Return ports that read the table as of a version, and write to memory."""
+    """Return ports that read the table as of a version, and write to memory.
+
+    If the version is within a file of several events, the file has those up to it alone.
+    """
     last = event_path(state.n)
 
     def later(path: str) -> bool:
         return path.startswith(f"{TIMELINE}/") and path > last
 
+    storage = LayeredStorage(ports.storage, ports.clock, later)
+    if state.joined:
+        events = ports.log.file(state.joined[0]) or ()
+        upto = [event for event in events if event.n <= state.n]
+        if upto:
+            storage.replace(event_path(upto[0].n), encode_file(upto))
     return replace(
         ports,
-        storage=LayeredStorage(ports.storage, ports.clock, later),
+        storage=storage,
         files=LayeredFiles(ports.files),
         optional_coordinator=MemoryCoordinator(ports.clock, MemoryService()),
         clock_check=ClockCheck(),

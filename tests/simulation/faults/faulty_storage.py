@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from random import Random
-from typing import NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
@@ -22,8 +22,12 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
 )
 from airflow_provider_segtable.ports.files import DataFiles, Sink, Source
-from airflow_provider_segtable.ports.storage import Entry, Storage
+from airflow_provider_segtable.ports.storage import Entry, Storage, Turn
+from airflow_provider_segtable.table.log.event_log import TIMELINE
 from tests.simulation.simulator import Actor
+
+if TYPE_CHECKING:
+    from tests.simulation.faults.host_turns import Host
 
 T = TypeVar("T")
 
@@ -138,11 +142,12 @@ _MOST: Mapping[str, float] = {
 
 @dataclass(frozen=True, slots=True)
 class FaultyStorage:
-    """A ``Storage`` with faults."""
+    """A ``Storage`` with faults; ``host`` has the turns of the actor's host."""
 
     inner: Storage
     actor: Actor
     faults: Faults
+    host: "Host | None" = None
 
     @property
     def uri(self) -> str:
@@ -194,9 +199,13 @@ class FaultyStorage:
         """Name folders, or fail."""
         return self.faults.call(self.actor, f"folders {prefix}", lambda: self.inner.folders(prefix))
 
-    def turn(self, prefix: str, *, wait_s: float) -> AbstractContextManager[None]:
-        """Take a turn without a boundary: it is a hint."""
-        return self.inner.turn(prefix, wait_s=wait_s)
+    def turn(
+        self, prefix: str, *, wait_s: float, offer: Callable[[], bytes | None] | None = None
+    ) -> AbstractContextManager[Turn]:
+        """Take a turn on the actor's host, if it is on one."""
+        if self.host is None or prefix != TIMELINE:
+            return self.inner.turn(prefix, wait_s=wait_s, offer=offer)
+        return self.host.turn(self.actor, self.faults, wait_s, offer)
 
     def prune(self, prefix: str) -> None:
         """Remove empty folders without a boundary: there are none in memory."""

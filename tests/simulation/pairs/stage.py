@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.log.events import Event, decode
 from airflow_provider_segtable.core.time import HOUR_US
-from airflow_provider_segtable.ports.storage import Entry, Storage
+from airflow_provider_segtable.ports.storage import Entry, Storage, Turn
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import TIMELINE, number
@@ -97,9 +97,11 @@ class HeldStorage:
             self._before(_label("list", prefix, b""))
         return self.inner.list(prefix, after=after)
 
-    def turn(self, prefix: str, *, wait_s: float) -> AbstractContextManager[None]:
+    def turn(
+        self, prefix: str, *, wait_s: float, offer: Callable[[], bytes | None] | None = None
+    ) -> AbstractContextManager[Turn]:
         """Take a turn."""
-        return self.inner.turn(prefix, wait_s=wait_s)
+        return self.inner.turn(prefix, wait_s=wait_s, offer=offer)
 
     def folders(self, prefix: str) -> tuple[str, ...]:
         """Name folders."""

@@ -17,7 +17,18 @@ from airflow_provider_segtable.core.indexes.index_kind import BloomFilter, Colum
 from airflow_provider_segtable.core.indexes.index_state import Feed, IndexDefinition
 from airflow_provider_segtable.core.locks import FencingToken
 from airflow_provider_segtable.core.log import events
-from airflow_provider_segtable.core.log.events import KINDS, Action, Event, decode, encode, touched
+from airflow_provider_segtable.core.log.events import (
+    KINDS,
+    MOST_JOINED,
+    Action,
+    Event,
+    _sealed,
+    decode,
+    decode_file,
+    encode,
+    encode_file,
+    touched,
+)
 from airflow_provider_segtable.core.log.families.append_events import Adopted, Appended, Voided
 from airflow_provider_segtable.core.log.families.change_events import RowsChanged
 from airflow_provider_segtable.core.log.families.cleaning_events import Cleaned, Swept
@@ -46,6 +57,7 @@ from airflow_provider_segtable.core.log.families.settle_events import GroupsSett
 from airflow_provider_segtable.core.log.families.table_events import TableAltered, TableDropped
 from airflow_provider_segtable.core.log.families.tag_events import Tagged, Untagged
 from airflow_provider_segtable.core.log.index_plan import IndexPlan
+from airflow_provider_segtable.core.log.joint_file import in_one_file
 from airflow_provider_segtable.core.log.state import LoadPart
 from airflow_provider_segtable.core.log_store.manifest import (
     BucketManifest,
@@ -388,6 +400,32 @@ def test_only_repairs_and_restores_may_change_the_whole_table() -> None:
         TableRepaired,
         VersionRestored,
     }
+
+
+def _joint(action: type) -> Event:
+    return event(next(n for n, each in enumerate(ACTIONS) if type(each) is action))
+
+
+JOINT = in_one_file(
+    [
+        replace(_joint(action), n=n, time=BASE + n, commit=f"c{n}")
+        for n, action in enumerate((Appended, RowsChanged, Appended), 100)
+    ]
+)
+"""Events that share a file."""
+
+
+def test_golden_of_several_events() -> None:
+    """A file of the kind Joined has its events whole, each with its own number and author."""
+    golden = (GOLDEN / "joined.json").read_bytes()
+    assert decode_file(golden, "golden") == JOINT
+    assert encode_file(JOINT) == golden
+    for many in (1, MOST_JOINED + 1):
+        body = json.loads(golden)
+        body["events"] = [body["events"][0]] * many
+        del body["checksum"]
+        with pytest.raises(CorruptTable, match="no list of events"):
+            decode_file(_sealed(body), "golden")
 
 
 @pytest.mark.parametrize("n", range(len(ACTIONS)))

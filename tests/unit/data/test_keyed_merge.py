@@ -191,7 +191,7 @@ def test_words_may_be_dictionaries() -> None:
 def test_errors_name_the_way_out() -> None:
     """Runs that are not sorted, roots that nobody knows, and rules that clash are refused."""
     good, bad = run(1, LATEST, id=[1, 2], seq=[0, 0]), run(2, LATEST, id=[1, 2, 3, 4], seq=[0] * 4)
-    with pytest.raises(CorruptTable, match=r"input 1 are not sorted by key from .*3"):
+    with pytest.raises(CorruptTable, match=r"input 1 are not sorted by key from .*1"):
         [*merge_runs([[good], [bad.take([0, 2, 1, 3])]], LATEST, ROOTS)]
     for batches in ([bad.take([2, 0])], [bad.slice(2), bad.slice(0, 2)]):
         with pytest.raises(CorruptTable, match=r"not sorted by key: \(.,\) after \(.,\)"):

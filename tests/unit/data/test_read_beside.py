@@ -80,9 +80,13 @@ def test_an_error_is_raised_where_its_rows_are_used() -> None:
             raise ValueError(str(n))
 
     seen: list[int] = []
-    with pytest.raises(ValueError, match="1"):
+
+    def use() -> None:
         for _, rows in read_beside(range(4), read, large, lambda _: 1):
             seen.extend(rows)
+
+    with pytest.raises(ValueError, match="1"):
+        use()
     assert seen == [0, 1]
 
 

@@ -77,7 +77,7 @@ def numbers(first: int, count: int) -> Hashes:
 
 def by_the_specification(text: bytes) -> int:
     """Return XXH64 with seed 0, stripe by stripe, as its specification has it."""
-    p1, p2, p3, p4, p5 = sketches._PRIMES  # noqa: SLF001 - the constants of the specification
+    p1, p2, p3, p4, p5 = sketches._PRIMES
     every = 2**64 - 1
 
     def rotated(value: int, bits: int) -> int:
@@ -134,7 +134,7 @@ def test_a_long_text_costs_the_short_ones_nothing(monkeypatch: pytest.MonkeyPatc
     """Steps over many values are as many as the short ones need, however long the longest is."""
     monkeypatch.setattr(sketches, "xxh64_intdigest", None)
     steps = []
-    read = sketches._words_at  # noqa: SLF001 - the step over many values
+    read = sketches._words_at
 
     def counting(*given: Any) -> Hashes:
         steps.append(len(given[-1]))

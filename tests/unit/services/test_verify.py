@@ -425,10 +425,10 @@ def test_a_checkpoint_of_another_format_is_harmless(
     (finding,) = checked(ports).findings
     assert (finding.code, finding.severity) == ("old-checkpoint", Severity.INFO)
 
-    def torn(_: bytes) -> State:
+    def torn(*_: object) -> State:
         raise CorruptTable("checkpoint has format 7 in a torn head")
 
-    monkeypatch.setattr("airflow_provider_segtable.health.verify.read_checkpoint", torn)
+    monkeypatch.setattr(EventLog, "proved", torn)
     (finding,) = checked(ports).findings
     assert finding.code == "bad-checkpoint"
 

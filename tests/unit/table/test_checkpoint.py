@@ -118,6 +118,7 @@ def full() -> State:
         overrides=(GranularityOverride(JANUARY, Granularity.DAY),),
         retained_from=2,
         adopts=True,
+        joined=(7, 11),
         pending_delete=frozenset({"data/b.parquet", "data/a.parquet"}),
         vectors={TWO[0].id: deletions, TWO[1].id: deletions[:1]},
         predicate_deletes=(PredicateDelete(n=4, predicate=IsNull("carrier")),),

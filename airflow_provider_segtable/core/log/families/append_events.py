@@ -19,9 +19,10 @@
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.locks import Generation
 from airflow_provider_segtable.core.log.event import Conflict, Stamp, amount
 from airflow_provider_segtable.core.log.event_kind import (
@@ -216,6 +217,7 @@ KINDS = (
     EventKind(
         type=Appended,
         name="Appended",
+        joins=True,
         apply=lambda state, action, at: _appended(state, ((action, at),)),
         together=_appended,
         admit=_admit,

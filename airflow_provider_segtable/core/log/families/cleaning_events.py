@@ -30,11 +30,12 @@ remove the name first and the data last; unless all protected files are known, d
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 
 from airflow_provider_segtable.core.consumer import known_consumer_name
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import PredicateDelete, needed, newest, paths
 from airflow_provider_segtable.core.log.event import Conflict, Stamp
 from airflow_provider_segtable.core.log.event_kind import (

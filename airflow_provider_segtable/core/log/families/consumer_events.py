@@ -19,7 +19,7 @@ Source of the idea: Paimon's consumer ids, Kafka's committed offsets and groups.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from airflow_provider_segtable.core.consumer import (
@@ -29,6 +29,7 @@ from airflow_provider_segtable.core.consumer import (
     encode_marks,
     known_consumer_name,
 )
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import Fenced
 from airflow_provider_segtable.core.log.event import Conflict, Stamp
 from airflow_provider_segtable.core.log.event_kind import EventKind, no_interval, nothing

@@ -24,10 +24,11 @@ unless a lock is held; here both are events of one log.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.indexes.index_state import (
     Feed,
     IndexDefinition,

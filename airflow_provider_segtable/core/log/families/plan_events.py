@@ -18,9 +18,10 @@
 7. *Admission of a yield or an abort*: refused if an attempt began that its author had not read.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.locks import (
     FencingToken,

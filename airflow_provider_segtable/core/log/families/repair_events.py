@@ -12,10 +12,11 @@ On disk the event is called ``Restored``.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import VectorFile
 from airflow_provider_segtable.core.log.event import Conflict, Stamp, amount
 from airflow_provider_segtable.core.log.event_kind import (

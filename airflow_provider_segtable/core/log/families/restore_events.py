@@ -27,9 +27,10 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import Deletion, PredicateDelete, VectorFile
 from airflow_provider_segtable.core.locks import Generation
 from airflow_provider_segtable.core.log.event import Conflict, Stamp, made

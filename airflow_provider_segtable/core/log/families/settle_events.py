@@ -12,11 +12,12 @@ table whose vector files it does not know.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log.event import Conflict, Stamp
 from airflow_provider_segtable.core.log.event_kind import EventKind, no_interval, nothing
 from airflow_provider_segtable.core.log.state import State

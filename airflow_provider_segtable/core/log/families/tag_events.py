@@ -6,8 +6,9 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log.event import Conflict, Stamp
 from airflow_provider_segtable.core.log.event_kind import EventKind, no_interval, nothing
 from airflow_provider_segtable.core.log.state import State
