@@ -11,10 +11,10 @@
    Parquet reader of the same engine. Both ways of segtable must agree, and all must where
    nothing is deleted or merged.
 4. Goals are ratios of processor time of all processes: of seconds on a machine with other work
-   little would follow. A mark says whether Spark's way met its goal (``GOALS``).
+   little would follow (``GOALS``; the last table has them).
 
 Usage: ``python benchmarks/scan.py [--quick] [--rounds N] [--days N] [--rows N] [--only TABLE]
-[--python]``.
+[--json] [--python]``.
 
 ``--keyed`` measures reads of primary-key tables in this process alone, without Spark. Each round
 asks every question of a table of events with files of equal rows (the yardstick: nothing is hidden
@@ -47,6 +47,7 @@ import scan_python_source
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
+from results import Result, report
 from scan_python_source import COLUMNS, PUSHED, PythonSource
 
 from airflow_provider_segtable.core.time import DAY_US, parse_instant
@@ -239,7 +240,7 @@ def measured(asking: Ways, rounds: int, *, plain: bool) -> Mapping[tuple[str, st
 
 
 def shown(title: str, medians: Mapping[tuple[str, str], Cost]) -> None:
-    """Print a table of medians, ratios to the Parquet reader of the same engine, and goals."""
+    """Print a table of medians, and ratios to the Parquet reader of the same engine."""
     names = list(dict.fromkeys(way for _, way in medians))
     print(f"\n{title}\n\n| question | {' | '.join(names)} |\n|---|{'---|' * len(names)}")
     for question in dict.fromkeys(question for question, _ in medians):
@@ -249,17 +250,21 @@ def shown(title: str, medians: Mapping[tuple[str, str], Cost]) -> None:
             taken, base = medians[question, name].seconds, medians[question, peer].seconds
             cells.append(f"{taken:.3f}" + ("" if name == peer else f" ({taken / base:.2f})"))
         print(f"| {question} | {' | '.join(cells)} |", flush=True)
-    for end, goal in GOALS.items():
-        if title.endswith(end):
-            print(f"\nprocessor time in Spark, goal {goal}: {', '.join(_met(medians, goal))}")
 
 
-def _met(medians: Mapping[tuple[str, str], Cost], goal: float) -> Iterator[str]:
-    """Yield each question with its ratio of processor time in Spark, and a mark."""
+def results(title: str, medians: Mapping[tuple[str, str], Cost]) -> Iterator[Result]:
+    """Yield what each question takes in Spark, with the goal of the table, if it has one."""
+    goal = next((goal for end, goal in GOALS.items() if title.endswith(end)), None)
     for question in dict.fromkeys(question for question, _ in medians):
-        taken = medians[question, "segtable in Spark"].processor
-        ratio = taken / max(medians[question, "spark.read.parquet"].processor, 1e-9)
-        yield f"{question} {ratio:.2f} {'✔' if ratio <= goal else '✗'}"
+        yield Result(
+            benchmark="scan",
+            what=f"{title}: {question}, in Spark",
+            ours=medians[question, "segtable in Spark"].processor,
+            unit="s of processors",
+            peer=medians[question, "spark.read.parquet"].processor,
+            against="spark.read.parquet",
+            most=goal,
+        )
 
 
 def cases(folder: str, days: int, rows: int, only: str) -> Any:
@@ -376,6 +381,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", type=int, default=500_000, help="rows a day")
     parser.add_argument("--only", default="", help="tables whose name matches this")
     parser.add_argument("--keyed", action="store_true", help="keyed reads alone, without Spark")
+    parser.add_argument("--json", action="store_true", help="results as lines of JSON")
     parser.add_argument("--python", action="store_true", help="also a data source in Python")
     asked = parser.parse_args(argv)
     days, rows, rounds = (2, 2_000, 1) if asked.quick else (asked.days, asked.rows, asked.rounds)
@@ -393,9 +399,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"registered in {time.perf_counter() - began:.2f} s; {days} x {rows:,} rows")
         cloudpickle.register_pickle_by_value(scan_python_source)  # workers do not find it
         spark.dataSource.register(PythonSource)
+        found: list[Result] = []
         for title, table, plain in cases(folder, days, rows, asked.only):
-            shown(title, measured(ways(spark, table, python=asked.python), rounds, plain=plain))
+            costs = measured(ways(spark, table, python=asked.python), rounds, plain=plain)
+            shown(title, costs)
+            found += results(title, costs)
         spark.stop()
+    report(found, as_json=asked.json)
     return 0
 
 

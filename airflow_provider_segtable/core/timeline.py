@@ -61,7 +61,7 @@ from airflow_provider_segtable.core.segment import (
     beside_base,
 )
 from airflow_provider_segtable.core.spans import AnyBlock, IntervalIndex
-from airflow_provider_segtable.core.time import Instant, Interval, joined
+from airflow_provider_segtable.core.time import ALL_TIME, Instant, Interval, joined
 
 
 # Chunks that are decoded on demand
@@ -138,9 +138,8 @@ class PackedChunk:
     def __eq__(self, other: object) -> bool:
         """Return whether the decoded chunks are equal."""
         if isinstance(other, PackedChunk):
-            if (self.source, self.at, self.key) == (other.source, other.at, other.key):
-                return True
-            if self.source.alike(self.at, other.source, other.at):
+            same = (self.source, self.at, self.key) == (other.source, other.at, other.key)
+            if same or self.source.alike(self.at, other.source, other.at):
                 return True
         return isinstance(other, PackedChunk | Chunk) and self.unpacked == other.unpacked
 
@@ -297,10 +296,8 @@ class Timeline:
             return iter(self._chunks)
         return self._chunks.overlapping(interval.start, interval.end)
 
-    def blocks(self, interval: Interval | None = None) -> Sequence[AnyBlock[AnyChunk]]:
+    def blocks(self, interval: Interval = ALL_TIME) -> Sequence[AnyBlock[AnyChunk]]:
         """Return the chunks in blocks, by key, that may overlap the interval; none is loaded."""
-        if interval is None:
-            return self._chunks.blocks
         return self._chunks.blocks_over(interval.start, interval.end)
 
     def chunk(self, key: ChunkKey) -> AnyChunk | None:

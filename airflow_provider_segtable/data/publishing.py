@@ -60,7 +60,8 @@ from airflow_provider_segtable.data.arrow_schema import FIELD_ID, inner_fields
 from airflow_provider_segtable.data.conditions import Condition, by_predicate
 from airflow_provider_segtable.data.parquet.descriptor import SegmentFiles
 from airflow_provider_segtable.data.parquet.footer import MAGIC, read_footer
-from airflow_provider_segtable.data.parquet.segment_scan import TIME_UNITS, SegmentRead
+from airflow_provider_segtable.data.parquet.page_index import TIME_UNITS
+from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.parquet.table_file import (
     file_names,
     files_columns,

@@ -330,7 +330,8 @@ class _Loop:
                 self._publish()  # maybe before this commit returns
             else:
                 self._follow_up(self.put or _Put(first=outcome.n, last=outcome.n, streams=False))
-                outcome = replace(outcome, state=self.state)
+                if outcome.state.n == self.state.n:
+                    outcome = replace(outcome, state=self.state)
                 if self._feeds():
                     with suppress(SegtableError):  # readers see feeds wherever they are
                         forward(self.ports, self.state, _put_feed, at_least=MANY)
@@ -339,8 +340,8 @@ class _Loop:
     def _feeds(self) -> tuple[Feed, ...]:
         return (*self.feeder.feeds(self.state), *self.router.feeds(self.state))
 
-    def _new_files(self) -> tuple[Segment, ...]:
-        return new_files(self.router.routed(self.change.action, self.state))
+    def _new_files(self, state: State) -> tuple[Segment, ...]:
+        return new_files(self.router.routed(self.change.action, state))
 
     def discard(self) -> None:
         """Delete the files that were written for indexes: the event certainly does not land."""
@@ -350,7 +351,7 @@ class _Loop:
     def _in_turn(self) -> Outcome | None:
         """Attempt the commit once, by this thread or another one of the process."""
         self.router.prepare(self.state)
-        self.feeder.prepare(self.state, self._new_files())
+        self.feeder.prepare(self.state, self._new_files(self.state))
         self._forget()
         self.ports.commits.attempt(self, attempt_together, self.ports.clock)
         if self.put is not None and not isinstance(self.outcome, Committed):
@@ -464,7 +465,7 @@ class _Loop:
         if isinstance(admitted, Conflict):
             self._refused(admitted, guess=guess)
             return None
-        fed = self.feeder.ready(state, new_files(self.router.routed(self.change.action, state)))
+        fed = self.feeder.ready(state, self._new_files(state))
         if not fed or not self.router.ready(state):
             return None  # an index was requested, or a key written, meanwhile: prepare anew
         return Stamped(

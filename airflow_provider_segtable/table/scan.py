@@ -132,9 +132,16 @@ def _parts(scan: "Scan") -> _Chosen:
 def _groups(scan: "Scan", rules: MergeRules) -> _Chosen:
     merged = scan.merged_scan(rules)
     selection = merged.found
+    reads = [read for group in selection.left for read in merged.reads(group)]
+    paths = {read.segment.path for read in reads}
+
+    def shown(group: FileGroup) -> FileGroup | None:
+        left = tuple(segment for segment in group.segments if segment.path in paths)
+        return replace(group, segments=left) if left else None
+
     return _Chosen(
-        selection=selection,
-        reads=[read for group in selection.left for read in merged.reads(group)],
+        selection=selection.narrowed(PrunedBy.FATES, shown),
+        reads=reads,
         deletes=DeletesApplied(),
         merging=_merging(selection.left, scan.state.timeline),
     )

@@ -19,6 +19,7 @@ from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table import committer
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.log import sidecars
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 from tests.planted_kinds import admission, answer_otherwise
@@ -54,6 +55,21 @@ def test_seeds_survive(first: int) -> None:
         assert world.ledger.checked
         assert world.ledger.checked.retained_from
         assert EventLog(world.storage).first()
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.long) for n in (3, 4))])
+def test_a_seed_survives_with_sidecars(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checkpoints share files, which go when none lists them, and authors and cleaners race."""
+    monkeypatch.setattr(sidecars, "MOST_SEGMENTS", 3)
+    monkeypatch.setattr(sidecars, "MOST_CHUNKS", 1)
+    world = build(seed, EVERYBODY)
+    run(world)
+    log = EventLog(world.storage)
+    assert world.ledger.checked
+    assert [*log.load().timeline.segments()] == [*world.ledger.checked.timeline.segments()]
+    assert log.first()
+    assert log.readable(max(log.checkpoints()))
+    assert [*world.storage.list(sidecars.SIDECARS)]
 
 
 def calm(**changes: Any) -> Faults:

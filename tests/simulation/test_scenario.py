@@ -57,14 +57,14 @@ def test_same_seed_same_trace() -> None:
 def test_seeds_survive_where_commits_guess(monkeypatch: pytest.MonkeyPatch) -> None:
     """A put after an outdated state is refused or taken back, so nothing is lost or doubled."""
     guesses: list[bool] = []
-    guessed = committer._Loop._guessed
+    put_all = committer._put_all
 
-    def noted(loop: Any) -> Any:
-        outcome = guessed(loop)
-        guesses.append(outcome is not None)
-        return outcome
+    def noted(loops: Any, state: Any, turn: Any, *, guess: bool = False) -> None:
+        put_all(loops, state, turn, guess=guess)
+        if guess:
+            guesses.append(loops[0].over)
 
-    monkeypatch.setattr(committer._Loop, "_guessed", noted)
+    monkeypatch.setattr(committer, "_put_all", noted)
     for seed in range(3):
         run(build(seed, BUSY))
     assert {True, False} == {*guesses}

@@ -57,6 +57,8 @@ class PrunedBy(StrEnum):
     """Segments whose first and last event time exclude all wanted rows."""
     BASE_ONLY = "base_only"
     """Log files, if base files alone are read."""
+    FATES = "fates"
+    """Files of a primary-key table whose records all lost, as is known of them."""
     WINDOW = "window"
     """Segments, or file groups, without rows of the window."""
     COLUMN_STATS = "column_stats"

@@ -48,7 +48,8 @@ def _columns(keys: Any, schema: pa.Schema) -> list[Any]:
         return [keys]
     if isinstance(keys, pa.Table | pa.RecordBatch) or any(hasattr(keys, n) for n in _ARROW):
         given = arrow_table(keys)
-        missing = [name for name in schema.names if name not in given.column_names]
+        found = {*given.column_names}
+        missing = [name for name in schema.names if name not in found]
         if missing:
             raise InvalidInput(
                 f"the keys have no column {', '.join(missing)}: the primary key is "

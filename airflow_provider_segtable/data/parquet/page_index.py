@@ -168,20 +168,23 @@ def _header(page: memoryview) -> tuple[int, int, int, int]:
 
     -1 stands for what it does not say in the usual form. The header is read so far only.
     """
+    head_bytes = bytes(page[:_MOST_HEADER])
     found = {_KIND: -1, _WHOLE: -1, _STORED: -1}
     at = field = 0
-    while field < _VALUES and (head := page[at]) > _LONG:
+    while field < _VALUES and (head := head_bytes[at]) > _LONG:
         at, field = at + 1, field + (head >> 4)
         if head & _LONG == STRUCT:
             break
-        found[field], at = read_number(page, at)
+        found[field], at = read_number(head_bytes, at)
     encoding = -1
-    if field == _VALUES and page[at] >> 4 == 1:
-        _, at = read_number(page, at + 1)  # the number of values
-        encoding = read_number(page, at + 1)[0] if page[at] >> 4 == 1 else -1
+    if field == _VALUES and head_bytes[at] >> 4 == 1:
+        _, at = read_number(head_bytes, at + 1)  # the number of values
+        encoding = read_number(head_bytes, at + 1)[0] if head_bytes[at] >> 4 == 1 else -1
     return found[_KIND], found[_WHOLE], found[_STORED], encoding
 
 
+_MOST_HEADER = 64
+"""The bytes in which the fields of a header are that are read."""
 _LONG = 15
 """A field's head up to which its number is written in the long form, and the mask of its kind."""
 
@@ -381,7 +384,8 @@ class RowSpans:
         """Return the numbers of the rows."""
         lengths = self.ends - self.starts
         before = lengths.cumsum() - lengths
-        return np.arange(lengths.sum()) + np.repeat(self.starts - before, lengths)
+        found: Numbers = np.arange(lengths.sum()) + np.repeat(self.starts - before, lengths)
+        return found
 
     def having(self, rows: Numbers) -> "RowSpans":
         """Return the spans that have some ascending rows."""

@@ -79,12 +79,14 @@ class _Chosen:
         starts = self.pages.starts[self.numbers]
         before = np.cumsum(self.pages.ends[self.numbers] - starts)
         page = np.searchsorted(starts, rows, side="right") - 1
-        return rows - starts[page] + np.append(0, before)[page]
+        places: Numbers = rows - starts[page] + np.append(0, before)[page]
+        return places
 
     def between(self, start: int, end: int) -> list[int]:
         """Return the numbers of the pages within a range of the file."""
         offsets = self.pages.offsets[self.numbers]
-        return self.numbers[slice(*offsets.searchsorted([start, end]))].tolist()
+        found: list[int] = self.numbers[slice(*offsets.searchsorted([start, end]))].tolist()
+        return found
 
     @property
     def ranges(self) -> list[tuple[int, int]]:
@@ -174,9 +176,9 @@ def _is_stored_so(kind: pa.DataType, column: Any) -> bool:
     is_ = pa.types
     if is_.is_timestamp(kind):
         unit = json.loads(column.logical_type.to_json()).get("timeUnit")
-        return unit == _UNITS.get(kind.unit, "")
+        return bool(unit == _UNITS.get(kind.unit, ""))
     same = is_.is_signed_integer(kind) or is_.is_floating(kind) or is_.is_date32(kind)
-    return same and kind.bit_width == wide
+    return bool(same and kind.bit_width == wide)
 
 
 def _kind_of(kind: pa.DataType) -> type:

@@ -22,7 +22,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -373,6 +373,10 @@ class SidecarFiles:
     rebuilt: Callable[[int], State]
 
 
+def _refuse(_: object) -> NoReturn:
+    raise CorruptTable("checkpoint has sidecars, and is read alone")
+
+
 def read_checkpoint(data: bytes, sidecars: SidecarFiles | None = None) -> State:
     """Return the state in a checkpoint file.
 
@@ -391,14 +395,15 @@ def read_checkpoint(data: bytes, sidecars: SidecarFiles | None = None) -> State:
         own = _chunks(data, file, head, Opening())
         listed = [Sidecar.decode(each) for each in head.get("sidecars", ())]
         if listed and sidecars is None:
-            raise CorruptTable("checkpoint has sidecars, and is read alone")
+            _refuse(head["n"])
+        files = sidecars or SidecarFiles(_refuse, _refuse)
         layers = opened(
             head["n"],
             own,
             listed,
             head.get("segments", own.segments),
-            partial(_loaded, sidecars, own.opening),
-            partial(_made_again, sidecars, own.opening, head["n"]),
+            partial(_loaded, files, own.opening),
+            partial(_made_again, files, own.opening, head["n"]),
         )
         holes = {(decode_key(key), Generation(name)) for key, name in head.get("open", ())}
         ids = IdSpaces(LayeredSpaces(layers), holes.union(own.with_holes()))

@@ -68,13 +68,16 @@ from airflow_provider_segtable.table.log.checkpoint import (
     checkpoint_files,
     listed_sidecars,
     read_checkpoint,
-    read_sidecar,
 )
-from airflow_provider_segtable.table.log.checkpoint_chunks import Opening
 from airflow_provider_segtable.table.log.read_ahead import ReadAhead
+from airflow_provider_segtable.table.log.sidecar_files import (
+    all_sound,
+    check_sidecars,
+    sidecars_of,
+    unlisted,
+)
 from airflow_provider_segtable.table.log.sidecars import (
     SIDECARS,
-    Sidecar,
     is_large,
     layers_of,
     oldest_needed,
@@ -671,58 +674,16 @@ class EventLog:
             listed = listed_sidecars(self.storage.read(checkpoint_path(n)))
         except (NotFound, CorruptTable):
             return False
-        if self.at_checkpoint(n) is None:
-            return False
-        sizes = {each.path: each.size for each in self.storage.list(SIDECARS)} if listed else {}
-        if any(sizes.get(each.path) != each.size for each in listed):
-            return False
-        proved = self._proved_before() if listed else frozenset()
-        return all(each.path in proved or self._sound(each) for each in listed)
-
-    def _proved_before(self) -> frozenset[str]:
-        """Return the sidecars of the newest marker's checkpoint; none if that is damaged."""
-        try:
-            return self._listed_by(self.first())
-        except CorruptTable:
-            return frozenset()
-
-    def _sound(self, sidecar: Sidecar) -> bool:
-        try:
-            read_sidecar(self.storage.read(sidecar.path), sidecar, Opening())
-        except (NotFound, CorruptTable):
-            return False
-        return True
-
-    def _listed_by(self, n: int) -> frozenset[str]:
-        """Return the paths of a checkpoint's sidecars; none if it is gone.
-
-        Raises:
-            CorruptTable: the checkpoint is damaged.
-        """
-        try:
-            return frozenset(
-                each.path for each in listed_sidecars(self.storage.read(checkpoint_path(n)))
-            )
-        except NotFound:
-            return frozenset()
+        proved = sidecars_of(self.storage, checkpoint_path(self.first())) if listed else None
+        return self.at_checkpoint(n) is not None and all_sound(self.storage, listed, proved or ())
 
     def unlisted_sidecars(self, least: int, before: Instant) -> list[str]:
-        """Return the sidecars that no checkpoint from ``least`` on lists; none in doubt.
+        """Return sidecars older than ``before`` that no checkpoint from ``least`` on lists."""
 
-        Args:
-            least: the oldest checkpoint that is kept.
-            before: younger ones are left out: their checkpoint may be about to be written.
-        """
-        # Sidecars are listed before checkpoints: a later checkpoint lists the sidecars of earlier
-        # ones, or young ones.
-        old = [each.path for each in self.storage.list(SIDECARS) if each.modified <= before]
-        if not old:
-            return []
-        try:
-            lists = [self._listed_by(n) for n in self.checkpoints() if n >= least]
-        except CorruptTable:
-            return []
-        return [path for path in old if not any(path in listed for listed in lists)]
+        def kept() -> list[str]:
+            return [checkpoint_path(n) for n in self.checkpoints() if n >= least]
+
+        return unlisted(self.storage, before, kept)
 
     def proved(self, n: int) -> State:
         """Return the state of checkpoint ``n`` after reading all its sidecars.
@@ -732,11 +693,7 @@ class EventLog:
             CorruptTable: it, or one of its sidecars, is damaged or lost.
         """
         data = self.storage.read(checkpoint_path(n))
-        for each in listed_sidecars(data):
-            try:
-                read_sidecar(self.storage.read(each.path), each, Opening())
-            except NotFound as error:
-                raise CorruptTable(f"checkpoint lists {each.path}, which is gone") from error
+        check_sidecars(self.storage, data)
         return read_checkpoint(data, self._sidecar_files())
 
     def _sidecar_files(self) -> SidecarFiles:

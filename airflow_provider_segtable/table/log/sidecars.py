@@ -127,7 +127,9 @@ class Sidecar:
 
 def encode_key(key: ChunkKey | None) -> list[int] | None:
     """Return a chunk as JSON."""
-    return key and [key.interval.start, key.interval.end, key.version, key.bucket]
+    if key is None:
+        return None
+    return [key.interval.start, key.interval.end, key.version, key.bucket]
 
 
 def decode_key(body: Sequence[int]) -> ChunkKey:
@@ -254,8 +256,8 @@ def _blocks(
     own: CheckpointChunks, sidecars: Sequence[Sidecar], load: Load
 ) -> Iterator[AnyBlock[AnyChunk]]:
     """Yield the blocks of a timeline, by key."""
-    packed = [PackedChunk(key, own, at) for key, at in own.numbers()]
-    overs: list[Sequence[PackedChunk]] = []
+    packed: list[AnyChunk] = [PackedChunk(key, own, at) for key, at in own.numbers()]
+    overs: list[Sequence[AnyChunk]] = []
     sources = [LoadedChunks(each.path, partial(load, at)) for at, each in enumerate(sidecars)]
     merged = lru_cache(maxsize=KEPT)(partial(_merged, sources, overs))
     done = 0
@@ -270,12 +272,12 @@ def _blocks(
     yield from IntervalIndex.of(packed[done:]).blocks
 
 
-def _key(chunk: PackedChunk) -> ChunkKey:
+def _key(chunk: AnyChunk) -> ChunkKey:
     return chunk.key
 
 
 def _block(
-    sidecar: Sidecar, over: Sequence[PackedChunk], load: Callable[[], IntervalIndex[AnyChunk]]
+    sidecar: Sidecar, over: Sequence[AnyChunk], load: Callable[[], IntervalIndex[AnyChunk]]
 ) -> Iterable[AnyBlock[AnyChunk]]:
     """Return the block of a sidecar's range, or blocks if all chunks with segments are known."""
     if sidecar.first is None or sidecar.last is None:
@@ -296,7 +298,7 @@ def _block(
 
 
 def _merged(
-    sources: Sequence[LoadedChunks], overs: Sequence[Sequence[PackedChunk]], number: int
+    sources: Sequence[LoadedChunks], overs: Sequence[Sequence[AnyChunk]], number: int
 ) -> IntervalIndex[AnyChunk]:
     """Return the chunks of a sidecar's range: those of the checkpoint replace the sidecar's."""
     over, source = overs[number], sources[number]

@@ -226,7 +226,7 @@ def late_files_uncorrected(monkeypatch: Patch) -> None:
 def corrections_unfed(monkeypatch: Patch) -> None:
     """Other indexes are fed with an action's own files, and take that for all of them."""
     monkeypatch.setattr(
-        committer._Loop, "_new_files", lambda loop: committer.new_files(loop.change.action)
+        committer._Loop, "_new_files", lambda loop, _: committer.new_files(loop.change.action)
     )
     monkeypatch.setattr(Feed, "covers", lambda *_: True)
 

@@ -1,6 +1,7 @@
 """Blocks of rows are skipped by the bounds of their columns, and matching rows are never lost."""
 
-from collections.abc import Sequence
+import pickle
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from itertools import combinations_with_replacement, product
 
@@ -183,3 +184,25 @@ def test_a_large_set_is_as_many_comparisons(text: bool) -> None:  # noqa: FBT001
             bounds = {"n": block}.get
             one_by_one = any(can_be(Among("n", (one,)), bounds) for one in some)
             assert can_be(Among("n", (None, *some)), bounds) is one_by_one
+
+
+@pytest.mark.parametrize(
+    "made", [int, float, Decimal, str, Moment, Day], ids=lambda made: made.__name__
+)
+def test_a_large_set_is_in_bounds_as_its_values_are(made: Callable[[int], Value]) -> None:
+    """Sorted once, it gives each block the answer of its values one by one."""
+    values = tuple(made(10 * n if made is not str else 10 * n + 10_000) for n in range(100))
+    large = Among("c", (*values, None))
+    for low in range(-10, 1_010, 7):
+        for width in (0, 3, 12):
+            ends = (low, low + width) if made is not str else (low + 10_000, low + width + 10_000)
+            block = Bounds(low=made(ends[0]), high=made(ends[1]), nulls=0, rows=5)
+            one_by_one = any(
+                can_be(Compare("c", Compares.EQUAL, value), lambda _, block=block: block)
+                for value in values
+            )
+            assert can_be(large, lambda _, block=block: block) is one_by_one
+    assert len(large.derived) == 1
+    sent = pickle.loads(pickle.dumps(large))  # noqa: S301 - our own
+    assert sent == large
+    assert not sent.derived

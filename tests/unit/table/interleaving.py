@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from airflow_provider_segtable.ports.storage import Entry, Storage
+from airflow_provider_segtable.ports.storage import Entry, NoTurn, Storage, Turn
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import TIMELINE
 from tests.support.clock import FakeRandomness
@@ -72,9 +72,15 @@ class Overtaken:
         """Settle."""
         self._alive().flush(prefix)
 
-    def turn(self, prefix: str, *, wait_s: float) -> AbstractContextManager[None]:  # noqa: ARG002
+    def turn(
+        self,
+        prefix: str,  # noqa: ARG002
+        *,
+        wait_s: float,  # noqa: ARG002
+        offer: Callable[[], bytes | None] | None = None,  # noqa: ARG002
+    ) -> AbstractContextManager[Turn]:
         """Take no turn: a process of another host, which those of the deed do not wait for."""
-        return nullcontext()
+        return nullcontext(NoTurn())
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
         """List."""
