@@ -66,11 +66,9 @@ class SegtableFleetUpkeepOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, int]:
         """Look after all tables; fail at the end if anything is wrong."""
-        from airflow_provider_segtable.storage.local import SystemClock
-
         with refused_at_once(f"upkeep of the fleet {self.fleet}"):
             fleet, place = fleet_of(self.fleet, SegtableHook(self.segtable_conn_id).place)
-            wished, now = _wished(self.wished), SystemClock().now()
+            wished, now = _wished(self.wished), _now()
             if wished is not None:
                 return _judged([self._kept_up_one(context, fleet, place, wished)])
             found = tables_of(fleet, place, None, now)
@@ -105,6 +103,12 @@ class SegtableFleetUpkeepOperator(BaseOperator):
         for each in report.findings:
             what = f"{each.severity.value} {each.code}: {each.what}"
             self.log.error("%s: %s. %s", report.table, what, each.do)
+
+
+def _now() -> Instant:
+    from airflow_provider_segtable.storage.local import SystemClock
+
+    return SystemClock().now()
 
 
 def _wished(given: Mapping[str, Any] | str | None) -> "Wished | None":

@@ -71,23 +71,32 @@ class SegtablePlanOperator(AssetEventOperator):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Plan the table, and trigger the DAG runs."""
-        from airflow_provider_segtable.planning.finders.finder import finders
-        from airflow_provider_segtable.services.planner import plan_inner_tables, plan_table
         from airflow_provider_segtable.services.publishing import publish_all
 
         with self.opened(context, f"planning {self.table}") as ports:
-            always = [finder.plan.kind for finder in finders() if not finder.switch]
-            check_emission(always, self.trigger_dag_ids, self.plans_per_run)
-            policy, begun = self._policy(ports), ports.log.load().n
-            planned = {self.table: plan_table(ports, policy=policy)}
-            self.emit(context, ports, "plan", made=own_events(ports, begun))
-            for folder, run in plan_inner_tables(ports, overrides=self._off()):
-                planned[f"{self.table}/{folder}"] = run
+            policy = self._policy(ports)
+            planned = self._planned(context, ports, policy)
             self._log_published(publish_all(ports))
             send_gauges(self.table, ports, policy)
         for table, run in planned.items():
             self._log_run(table, run)
         return self._emitter(context).emitted(context, _launches(planned))
+
+    def _planned(
+        self, context: Context, ports: "TableContext", policy: "Policy"
+    ) -> "dict[str, PlannerRun]":
+        """Plan the table and the tables within it, by their names."""
+        from airflow_provider_segtable.planning.finders.finder import finders
+        from airflow_provider_segtable.services.planner import plan_inner_tables, plan_table
+
+        always = [finder.plan.kind for finder in finders() if not finder.switch]
+        check_emission(always, self.trigger_dag_ids, self.plans_per_run)
+        begun = ports.log.load().n
+        planned = {self.table: plan_table(ports, policy=policy)}
+        self.emit(context, ports, "plan", made=own_events(ports, begun))
+        for folder, run in plan_inner_tables(ports, overrides=self._off()):
+            planned[f"{self.table}/{folder}"] = run
+        return planned
 
     def _emitter(self, context: Context) -> Emitter:
         return Emitter(
