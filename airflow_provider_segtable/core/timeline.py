@@ -329,8 +329,7 @@ class Timeline:
 
     def complete(self, chunk: ChunkKey) -> bool:
         """Return whether the chunk is complete (``core.chunk``, rule 5)."""
-        found = self._chunks.find(chunk)
-        return found is not None and found.complete
+        return (found := self._chunks.find(chunk)) is not None and found.complete
 
     def core(self, chunk: ChunkKey) -> int:
         """Return the size of the core set of a chunk's version; 0 if it has none."""

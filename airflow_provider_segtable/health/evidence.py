@@ -67,6 +67,7 @@ from airflow_provider_segtable.table.log.event_log import (
     EventLog,
     number,
 )
+from airflow_provider_segtable.table.log.sidecar_files import proved
 
 LOST = "_segtable/lost"
 READERS = 16
@@ -165,7 +166,7 @@ def _newest(ports: TableContext) -> tuple[State | None, bool]:
 def _checkpoints(log: EventLog) -> Iterator[State]:
     for n in log.checkpoints():
         try:
-            yield log.proved(n)
+            yield proved(log, n)
         except (CorruptTable, NotFound):
             continue
 

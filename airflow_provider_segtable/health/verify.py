@@ -85,6 +85,7 @@ from airflow_provider_segtable.table.log.event_log import (
     number,
     tag_path,
 )
+from airflow_provider_segtable.table.log.sidecar_files import proved
 
 THREADS = 4
 BLOCK = 256
@@ -361,7 +362,7 @@ class _Walk:
     def _checkpoint(self, n: int) -> State | None:
         path = checkpoint_path(n)
         try:
-            return EventLog(self.ports.storage).proved(n)
+            return proved(EventLog(self.ports.storage), n)
         except NotFound:
             return None  # expired meanwhile
         except (CorruptTable, UnsupportedFormat) as error:

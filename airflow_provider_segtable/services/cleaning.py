@@ -122,6 +122,7 @@ from airflow_provider_segtable.table.log.event_log import (
     expired_path,
     number,
 )
+from airflow_provider_segtable.table.log.sidecar_files import readable, unlisted_sidecars
 from airflow_provider_segtable.table.log.sidecars import SIDECARS
 from airflow_provider_segtable.table.publishing.targets import published_paths, sweep_targets
 from airflow_provider_segtable.table.read_recorder import expired_reads
@@ -237,7 +238,7 @@ def expirable(log: EventLog, after: State) -> tuple[int, tuple[str, ...]]:
         if not behind:
             log_from = n
             break
-        if log.readable(n):
+        if readable(log, n):
             log_from, going = n, (*behind, *going)
             break
     return max(log_from, log.first()), going
@@ -290,7 +291,7 @@ def delete_sidecars(ports: TableContext, found: Collection[str], before: Instant
     """
     if found:
         ports.storage.flush(CHECKPOINTS)
-        for path in ports.log.unlisted_sidecars(0, before):
+        for path in unlisted_sidecars(ports.log, 0, before):
             if path in found:
                 ports.storage.delete(path)
 
@@ -509,7 +510,7 @@ def _look_once(cleaning: _Cleaning) -> _Look:
         young=young,
         log_from=log_from,
         log_files=log_files,
-        sidecars=tuple(log.unlisted_sidecars(log_from, before)),
+        sidecars=tuple(unlisted_sidecars(log, log_from, before)),
         published=_left(published, after, nameless),
         records=_records(ports, after, before),
         reads=_reads(ports, newest, now),

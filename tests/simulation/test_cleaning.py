@@ -21,6 +21,7 @@ from airflow_provider_segtable.table import committer
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log import sidecars
 from airflow_provider_segtable.table.log.event_log import EventLog
+from airflow_provider_segtable.table.log.sidecar_files import readable
 from airflow_provider_segtable.table.table import Table
 from tests.planted_kinds import admission, answer_otherwise
 from tests.simulation.caretakers import NOTHING, tidied
@@ -68,7 +69,7 @@ def test_a_seed_survives_with_sidecars(seed: int, monkeypatch: pytest.MonkeyPatc
     assert world.ledger.checked
     assert [*log.load().timeline.segments()] == [*world.ledger.checked.timeline.segments()]
     assert log.first()
-    assert log.readable(max(log.checkpoints()))
+    assert readable(log, max(log.checkpoints()))
     assert [*world.storage.list(sidecars.SIDECARS)]
 
 

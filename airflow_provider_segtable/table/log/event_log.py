@@ -52,7 +52,6 @@ from airflow_provider_segtable.core.errors import (
     SegtableError,
     StorageError,
     TableGone,
-    VersionExpired,
 )
 from airflow_provider_segtable.core.log.events import MOST_JOINED, Event, decode, decode_file
 from airflow_provider_segtable.core.log.families.table_events import TableDropped
@@ -66,65 +65,22 @@ from airflow_provider_segtable.table.log.checkpoint import (
     CheckpointFiles,
     SidecarFiles,
     checkpoint_files,
-    listed_sidecars,
     read_checkpoint,
 )
-from airflow_provider_segtable.table.log.read_ahead import ReadAhead
-from airflow_provider_segtable.table.log.sidecar_files import (
-    all_sound,
-    check_sidecars,
-    sidecars_of,
-    unlisted,
+from airflow_provider_segtable.table.log.log_errors import (
+    expired,
+    gone,
+    no_table,
+    replaced,
+    unreadable,
 )
+from airflow_provider_segtable.table.log.read_ahead import ReadAhead
 from airflow_provider_segtable.table.log.sidecars import (
     SIDECARS,
     is_large,
     layers_of,
     oldest_needed,
 )
-
-
-def no_table(uri: str) -> NotATable:
-    """Return the error of a place without a log."""
-    return NotATable(
-        f"{uri} holds no segtable table: check the path, or make one with `segtable table create`"
-    )
-
-
-def gone(uri: str, event: Event | None) -> TableGone:
-    """Return the error of a dropped table, with the event that dropped it, if it was found."""
-    if event is None or not isinstance(event.action, TableDropped):
-        return TableGone(f"{uri}: the table was dropped")
-    return TableGone(
-        f"{uri}: table {event.action.name!r} was dropped at {iso(event.time)} by "
-        f"{event.author}; `segtable table create` makes a new one here"
-    )
-
-
-def replaced(uri: str, known: State) -> TableGone:
-    """Return the error of a table that another one has replaced."""
-    return TableGone(
-        f"{uri}: table {known.table.name!r} was dropped, and another one was "
-        "created in its place: open it again"
-    )
-
-
-def expired(uri: str, what: str, newest: State) -> VersionExpired:
-    """Return the error of a version that is no longer kept."""
-    tags = ", ".join(f"{name} ({n})" for name, n in sorted(newest.tags.items()))
-    also = f"; tagged are {tags}" if tags else ""
-    return VersionExpired(
-        f"{uri}: {what} is no longer kept: the oldest kept is version {newest.retained_from}{also}"
-    )
-
-
-def unreadable(uri: str, checkpoints: str, first: int) -> CorruptTable:
-    """Return the error of a log whose checkpoints are lost."""
-    return CorruptTable(
-        f"{uri}: the log begins with event {first} and no checkpoint from there "
-        f"on can be read: restore {checkpoints}/, or run `segtable repair`"
-    )
-
 
 TIMELINE = "_segtable/timeline"
 CHECKPOINTS = "_segtable/checkpoints"
@@ -640,7 +596,7 @@ class EventLog:
 
     def _opened_anew(self, state: State, checkpoint: bytes) -> State:
         """Return a state as its checkpoint has it, and cache it if it is the newest."""
-        found = read_checkpoint(checkpoint, self._sidecar_files())
+        found = read_checkpoint(checkpoint, self.sidecar_files())
         if self._newest is state:
             self._newest = found
         return found
@@ -665,38 +621,8 @@ class EventLog:
         found = (number(entry.path) for entry in self.storage.list(CHECKPOINTS))
         return sorted((n for n in found if n is not None), reverse=True)
 
-    def readable(self, n: int) -> bool:
-        """Return whether checkpoint ``n`` and its sidecars exist and are readable.
-
-        The checkpoint of the newest marker was proved before, so its sidecars are not read again.
-        """
-        try:
-            listed = listed_sidecars(self.storage.read(checkpoint_path(n)))
-        except (NotFound, CorruptTable):
-            return False
-        proved = sidecars_of(self.storage, checkpoint_path(self.first())) if listed else None
-        return self.at_checkpoint(n) is not None and all_sound(self.storage, listed, proved or ())
-
-    def unlisted_sidecars(self, least: int, before: Instant) -> list[str]:
-        """Return sidecars older than ``before`` that no checkpoint from ``least`` on lists."""
-
-        def kept() -> list[str]:
-            return [checkpoint_path(n) for n in self.checkpoints() if n >= least]
-
-        return unlisted(self.storage, before, kept)
-
-    def proved(self, n: int) -> State:
-        """Return the state of checkpoint ``n`` after reading all its sidecars.
-
-        Raises:
-            NotFound: it does not exist.
-            CorruptTable: it, or one of its sidecars, is damaged or lost.
-        """
-        data = self.storage.read(checkpoint_path(n))
-        check_sidecars(self.storage, data)
-        return read_checkpoint(data, self._sidecar_files())
-
-    def _sidecar_files(self) -> SidecarFiles:
+    def sidecar_files(self) -> SidecarFiles:
+        """Return how sidecars are read."""
         # Not this log: it caches a state, which would keep the log, and itself.
         return SidecarFiles(self.storage.read, partial(_rebuilt, self.storage))
 
@@ -715,7 +641,7 @@ class EventLog:
 
     def _read_checkpoint(self, path: str) -> State | None:
         try:
-            return read_checkpoint(self.storage.read(path), self._sidecar_files())
+            return read_checkpoint(self.storage.read(path), self.sidecar_files())
         except (NotFound, CorruptTable):
             return None
 

@@ -1,15 +1,21 @@
 """Sidecars in a table's storage: whether they are there and sound, and which are not listed.
 
-See ``table.log.sidecars``; the log knows its checkpoints (``table.log.event_log``).
+See ``table.log.sidecars``.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 from airflow_provider_segtable.core.errors import CorruptTable, NotFound
+from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.ports.storage import Storage
-from airflow_provider_segtable.table.log.checkpoint import listed_sidecars, read_sidecar
+from airflow_provider_segtable.table.log.checkpoint import (
+    listed_sidecars,
+    read_checkpoint,
+    read_sidecar,
+)
 from airflow_provider_segtable.table.log.checkpoint_chunks import Opening
+from airflow_provider_segtable.table.log.event_log import EventLog, checkpoint_path
 from airflow_provider_segtable.table.log.sidecars import SIDECARS, Sidecar
 
 
@@ -52,18 +58,39 @@ def sidecars_of(storage: Storage, checkpoint: str) -> frozenset[str] | None:
     return frozenset(each.path for each in listed)
 
 
-def unlisted(
-    storage: Storage, before: Instant, checkpoints: Callable[[], Iterable[str]]
-) -> list[str]:
-    """Return the sidecars that are not listed; none in doubt.
+def readable(log: EventLog, n: int) -> bool:
+    """Return whether checkpoint ``n`` and its sidecars exist and are readable.
 
-    Args:
-        storage: the table's.
-        before: younger ones are left out: their checkpoint may be about to be written.
-        checkpoints: returns the paths of the checkpoints. It is asked after the sidecars were
-            listed: a later checkpoint lists the sidecars of earlier ones, or young ones.
+    The checkpoint of the newest marker was proved before, so its sidecars are not read again.
     """
-    old = [each.path for each in storage.list(SIDECARS) if each.modified <= before]
-    every = [sidecars_of(storage, path) for path in checkpoints()] if old else []
+    try:
+        listed = listed_sidecars(log.storage.read(checkpoint_path(n)))
+    except (NotFound, CorruptTable):
+        return False
+    known = sidecars_of(log.storage, checkpoint_path(log.first())) if listed else None
+    return log.at_checkpoint(n) is not None and all_sound(log.storage, listed, known or ())
+
+
+def proved(log: EventLog, n: int) -> State:
+    """Return the state of checkpoint ``n`` after reading all its sidecars.
+
+    Raises:
+        NotFound: it does not exist.
+        CorruptTable: it, or one of its sidecars, is damaged or lost.
+    """
+    data = log.storage.read(checkpoint_path(n))
+    check_sidecars(log.storage, data)
+    return read_checkpoint(data, log.sidecar_files())
+
+
+def unlisted_sidecars(log: EventLog, least: int, before: Instant) -> list[str]:
+    """Return the sidecars that no checkpoint from ``least`` on lists; none in doubt.
+
+    Those younger than ``before`` are left out: their checkpoint may be about to be written.
+    Sidecars are listed before checkpoints: a later one lists those of earlier ones, or young ones.
+    """
+    old = [each.path for each in log.storage.list(SIDECARS) if each.modified <= before]
+    kept = [n for n in log.checkpoints() if n >= least] if old else []
+    every = [sidecars_of(log.storage, checkpoint_path(n)) for n in kept]
     listed = {path for each in every for path in each or ()}
     return [] if None in every else [path for path in old if path not in listed]

@@ -33,6 +33,7 @@ from airflow_provider_segtable.table.log.event_log import (
     expired_path,
     tag_path,
 )
+from airflow_provider_segtable.table.log.sidecar_files import readable
 from airflow_provider_segtable.table.table import Table, create_table
 from tests.support.clock import FakeRandomness
 from tests.support.in_memory import context_in_memory
@@ -236,10 +237,10 @@ def test_a_checkpoint_is_refused_and_the_log_folded(kept: str) -> None:
         ports.storage.create(expired_path(expected.n), b"")
         for n in range(expected.n):
             ports.storage.delete(event_path(n))
-    assert EventLog(ports.storage).readable(expected.n)
+    assert readable(EventLog(ports.storage), expected.n)
     for _ in damaged_log(ports, checkpoint_path(expected.n), seed=5):
         assert right(opened(ports), expected) == (kept == "whole")
-        assert not EventLog(ports.storage).readable(expected.n)
+        assert not readable(EventLog(ports.storage), expected.n)
 
 
 def test_a_hint_of_the_newest_checkpoint_is_but_a_hint() -> None:

@@ -428,7 +428,7 @@ def test_a_checkpoint_of_another_format_is_harmless(
     def torn(*_: object) -> State:
         raise CorruptTable("checkpoint has format 7 in a torn head")
 
-    monkeypatch.setattr(EventLog, "proved", torn)
+    monkeypatch.setattr("airflow_provider_segtable.health.verify.proved", torn)
     (finding,) = checked(ports).findings
     assert finding.code == "bad-checkpoint"
 

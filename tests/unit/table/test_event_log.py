@@ -24,6 +24,7 @@ from airflow_provider_segtable.table.log.event_log import (
     number,
     tag_path,
 )
+from airflow_provider_segtable.table.log.sidecar_files import readable
 from tests.support.builders import BASE, DEFINITION, first
 from tests.unit.table.made_log import SECOND, Made, Noted
 
@@ -267,7 +268,7 @@ def test_the_newest_readable_checkpoint_is_used() -> None:
     made.storage.replace(checkpoint_path(4), write_checkpoint(made.states[5]))
     log = made.log
     assert log.checkpoints() == [8, 6, 4, 2]
-    assert [log.readable(n) for n in (2, 4, 6, 8, ABSENT)] == [True, False, False, True, False]
+    assert [readable(log, n) for n in (2, 4, 6, 8, ABSENT)] == [True, False, False, True, False]
     log.load()
     made.storage.reads()
     assert log.version(7, made.states[10]) == made.states[7]
