@@ -27,6 +27,7 @@ _OPERATORS = (
     "operators.plan",
     "operators.publish",
     "operators.schedule_index",
+    "operators.settle",
     "operators.plans_operator",
     "operators.rendered",
     "operators.spark_operator",

@@ -1,7 +1,7 @@
-"""The upkeep of a fleet's tables beside compaction: clean, publish, verify by rota.
+"""The upkeep of a fleet's tables beside compaction: clean, settle, publish, verify by rota.
 
 1. Each table is cleaned by its retention, and published in the formats that are switched on, by its
-   own properties and the fleet file's.
+   own properties and the fleet file's. A table with a primary key is settled in between.
 2. Each table is verified at least once a week, at a moment of its own (``planning.fleet.rota``). Of
    these one in ``DEEP_ONE_OF`` is verified deeply, another one each week.
 3. A step that fails is reported, and stops neither the table's other steps nor other tables.
@@ -32,6 +32,7 @@ from airflow_provider_segtable.planning.properties import PublishSettings, Reten
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.fleet_run import PortsOf
 from airflow_provider_segtable.services.publishing import publish_all
+from airflow_provider_segtable.services.settling import settle
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.table import Table
 
@@ -198,9 +199,12 @@ def _left(fleet: Fleet, name: str, now: Instant) -> str:
 
 
 def _kept_up(fleet: Fleet, name: str, ports: TableContext, since: Instant, now: Instant) -> Upkeep:
-    properties = properties_of(fleet, name, ports.log.load().table.properties)
+    table = ports.log.load().table
+    properties = properties_of(fleet, name, table.properties)
     steps, findings = _Steps(), list[Finding]()
     steps.take("cleaned", lambda: _cleaned(ports, Retention.read(properties)))
+    if table.kind.rules is not None:
+        steps.take("settled", lambda: str(settle(ports)))
     if PublishSettings.read(properties).formats:
         steps.take("published", lambda: _published(ports, properties))
     if due(name, since, now):

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CommitUnknown, CorruptTable, NotFound
 from airflow_provider_segtable.core.facts import Facts
@@ -68,6 +69,12 @@ class SettleRun:
     open: int = 0
     rows: int = 0
     dry_run: bool = False
+
+    def __str__(self) -> str:
+        """Return the outcome in a line."""
+        groups = counted(self.groups, "file group")
+        hidden = counted(self.hidden, "row")
+        return f"{groups} settled, {self.settled_before:,} before; {hidden} not shown"
 
     def facts(self) -> Facts:
         """Return the outcome as plain JSON values."""

@@ -36,6 +36,7 @@ from airflow_provider_segtable.operators.index import SegtableIndexOperator
 from airflow_provider_segtable.operators.plan import SegtablePlanOperator
 from airflow_provider_segtable.operators.publish import SegtablePublishOperator
 from airflow_provider_segtable.operators.schedule_index import SegtableScheduleIndexOperator
+from airflow_provider_segtable.operators.settle import SegtableSettleOperator
 from airflow_provider_segtable.sensors.index_available import SegtableIndexAvailableSensor
 from airflow_provider_segtable.sensors.log_store_lag import LogStoreLagSensor
 from airflow_provider_segtable.sensors.published import SegtablePublishedSensor
@@ -243,6 +244,7 @@ def test_rendered_fields_show_no_credential() -> None:
         (SegtableCheckpointOperator, {}),
         (LogStoreLagSensor, {}),
         (SegtablePublishOperator, {}),
+        (SegtableSettleOperator, {}),
         (SegtablePublishedSensor, {}),
         (SegtableScheduleIndexOperator, {"index": "files"}),
     ],

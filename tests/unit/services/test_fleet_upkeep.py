@@ -1,12 +1,14 @@
 """The upkeep of many tables: each step by itself, each table by itself."""
 
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, StorageError
 from airflow_provider_segtable.core.time import DAY_US, HOUR_US
 from airflow_provider_segtable.health.fleet_upkeep import Upkeep, Wished, keep_up, keep_up_one
+from airflow_provider_segtable.library.table import Table as KeyedTable
 from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet
 from airflow_provider_segtable.planning.fleet.rota import WEEK_US
 from airflow_provider_segtable.planning.properties import Retention
@@ -75,6 +77,18 @@ def test_a_table_that_cannot_be_reached_stops_no_other() -> None:
     found = kept_up("", lake(), broken="bad")
     assert found["bad"].failed == ("StorageError: bad cannot be reached",)
     assert steps(found["good"]) == ["cleaned", "verified"]
+
+
+def test_a_table_with_a_primary_key_is_settled(tmp_path: Path) -> None:
+    """After it was cleaned: what is recorded is of files that stay."""
+    keyed = KeyedTable.create(
+        str(tmp_path), schema=SCHEMA, time_column="at", primary_key="row", buckets=1
+    )
+    keyed.upsert(rows(0))
+    keyed.upsert(rows(0).slice(0, 1))
+    found = kept_up("", {"keyed": keyed.ports})["keyed"]
+    assert steps(found)[:2] == ["cleaned", "settled"]
+    assert found.done[1] == "settled: 1 file group settled, 0 before; 1 row not shown"
 
 
 def test_formats_are_switched_on_by_the_file_too() -> None:

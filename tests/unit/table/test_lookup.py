@@ -61,7 +61,7 @@ def table(tmp_path: Path) -> Table:
         pa.chunked_array([[4, 9], [2]]),
         pa.table({"other": [0, 0, 0], "id": [4, 9, 2]}),
     ],
-    ids=str,
+    ids=lambda keys: type(keys).__name__,
 )
 def test_keys_come_in_many_forms(table: Table, keys: Any) -> None:
     """Values, texts and Arrow; rows come in the order of the keys, each key once."""
