@@ -255,7 +255,7 @@ def test_equal_commit_ids_append_once(spark: SparkSession, make_table: MakeTable
 
 def test_an_ingest_is_published(spark: SparkSession, make_table: MakeTable) -> None:
     """The driver publishes what it has committed, as every author does."""
-    table = make_table(EVENTS, publish__delta="on")
+    table = make_table(EVENTS, publish__delta="on", publish__lag_seconds="0")
     rows = spark.sql("select timestamp'2013-01-01 00:00:00' at, id n from range(5)")
     ingest(table.ports, rows)
     found = pl.scan_delta(table.ports.uri).collect()
