@@ -9,7 +9,7 @@
 4. Operators are imported after Airflow's SDK and its standard provider, and their own time counts.
 5. ``--against FOLDER`` measures another checkout in the same rounds, and prints the ratio.
 
-Usage: ``python benchmarks/starts.py [--rounds N] [--against FOLDER]``.
+Usage: ``python benchmarks/starts.py [--quick] [--rounds N] [--against FOLDER]``.
 """
 
 import argparse
@@ -98,6 +98,7 @@ def measured(
 def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="one round")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--against", type=Path)
     given = parser.parse_args()
@@ -109,7 +110,7 @@ def main() -> None:
         ports = open_context(table)
         coordinator = MemoryCoordinator(ports.clock, MemoryService())
         Table(replace(ports, optional_coordinator=coordinator)).append(rows)
-        found = measured(table, places, given.rounds)
+        found = measured(table, places, 1 if given.quick else given.rounds)
     bare = min(found[BARE, HERE])
     print(f"| command | least, s | median, s | over Python ({bare:.3f}) | goal | | of the other |")
     print("|---|---|---|---|---|---|---|")

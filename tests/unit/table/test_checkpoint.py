@@ -45,6 +45,11 @@ from airflow_provider_segtable.core.paths import digest
 from airflow_provider_segtable.core.predicate import IsNull
 from airflow_provider_segtable.core.publishing import unpublished
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard, tombstone
+from airflow_provider_segtable.core.settlement import (
+    ReplacedVectors,
+    SettledGroup,
+    Settlement,
+)
 from airflow_provider_segtable.core.time import Granularity, GranularityOverride, Interval
 from airflow_provider_segtable.core.timeline import PackedChunk, Timeline
 from airflow_provider_segtable.table.log import checkpoint, checkpoint_chunks
@@ -148,6 +153,15 @@ def full() -> State:
                 waypoints=(Waypoint(0, 5), Waypoint(40, 9, 7)),
             )
         },
+        settled={
+            CHUNK: Settlement(
+                n=5,
+                path="deletes/settled-b.arrow",
+                checksum="0123456789abcdef",
+                group=SettledGroup(chunk=CHUNK, files=(0, 1), identity="00ff", hidden=2, open=1),
+            )
+        },
+        replaced_vectors=(ReplacedVectors(path="deletes/settled-a.arrow", first=3, last=5),),
         loads={
             "z/a.csv": LastPart(
                 4, LoadPart(load="z/a.csv", start=2, end=5, total=9, checksum="00ff")
@@ -201,6 +215,9 @@ def test_a_head_of_an_older_format_has_defaults_for_what_it_lacks() -> None:
         "forgotten",
         "overwritten",
         "consumers",
+        "settled",
+        "replaced_vectors",
+        "joined",
     )
     for key in later:
         del head[key]
@@ -214,6 +231,9 @@ def test_a_head_of_an_older_format_has_defaults_for_what_it_lacks() -> None:
         vectors_pruned_through=0,
         overwritten=(),
         consumers={},
+        settled={},
+        replaced_vectors=(),
+        joined=None,
     )
 
 
