@@ -63,7 +63,7 @@ def make(root: Path, *, quick: bool) -> None:
     if (root / LARGE).exists():
         return
     fleet.make(root, 30 if quick else TABLES)
-    scale.make(root / LARGE, 10 if quick else 1000, 1000)
+    scale.made(root / LARGE, 10 if quick else 1000, 1000)
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """The demo: it tells the truth, and leaves no process behind however it ends."""
 
-import json
 import os
 import signal
 import subprocess
@@ -13,6 +12,7 @@ import psutil
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.log.events import decode_file, kind_of
 from examples.demo.story_process import MARK, own_folder
 
 REPOSITORY = Path(__file__).parents[2]
@@ -148,8 +148,9 @@ def test_the_demo_without_airflow_finds_all_rows(tmp_path: Path) -> None:
     assert demo.returncode == 0, told
     assert told.count("equal") == 2
     assert "DIFFERENT" not in told
-    events = sorted((folder / "flights" / "_segtable" / "timeline").iterdir())
-    kinds = [json.loads(event.read_bytes())["kind"] for event in events]
+    files = sorted((folder / "flights" / "_segtable" / "timeline").iterdir())
+    events = [event for file in files for event in decode_file(file.read_bytes(), file.name)]
+    kinds = [kind_of(event.action).name for event in events]
     assert kinds.count("Appended") == 20
     first = kinds.index("PlanCompleted")
     assert "Appended" in kinds[first:], "no append came while plans were carried out"

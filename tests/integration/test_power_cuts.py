@@ -289,10 +289,11 @@ def test_expiry_flushes_before_it_deletes(tmp_path: Path) -> None:
     run = clean(ports, retention=NOW)
     first = storage.asked.index(("delete", event_path(0)))
     before = storage.asked[:first]
-    assert before[-4:] == [
+    assert before[-5:] == [
         ("create", f"_segtable/expired/{run.log_from:020d}"),
         ("flush", "_segtable/timeline"),
         ("flush", "_segtable/checkpoints"),
         ("flush", "_segtable/expired"),
+        ("flush", "_segtable/sidecars"),
     ]
     assert ("delete", checkpoint_path(run.log_from)) not in storage.asked

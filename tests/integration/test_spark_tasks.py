@@ -21,6 +21,7 @@ from airflow_provider_segtable.data.row_filter import RowFilter
 from airflow_provider_segtable.data.rows import FEED
 from airflow_provider_segtable.spark.driver.session import package_archive
 from airflow_provider_segtable.spark.tasks.reading import (
+    MergedPart,
     MergedReading,
     ReadTask,
     SegmentPart,
@@ -161,7 +162,7 @@ def test_records_are_written_and_merged(tmp_path: Path, arriving: Arriving) -> N
     read = ReadTask(
         uri=str(tmp_path),
         storage_options={},
-        work=SimpleNamespace(value=[FileGroup(tuple(segments), None)]),
+        work=SimpleNamespace(value=[MergedPart(FileGroup(tuple(segments), None))]),
         reading=MergedReading(table=table, merged=MergedRead(rules=rules, columns=("at", "row"))),
         target=SCHEMA,
         time_column="at",
