@@ -98,8 +98,8 @@ def test_ignoring_vectors_after_a_compaction_is_caught(monkeypatch: pytest.Monke
     """Did readers take compacted files as they are, deleted rows would be back."""
     right = scan.row_filters
 
-    def forgetful(files: Any, state: State, segments: Iterable[Segment]) -> Any:
-        found = right(files, state, segments)
+    def forgetful(files: Any, state: State, segments: Iterable[Segment], *kept: Any) -> Any:
+        found = right(files, state, segments, *kept)
         return {i: s if i.partition < 32768 else replace(s, deleted={}) for i, s in found.items()}
 
     monkeypatch.setattr(scan, "row_filters", forgetful)
