@@ -51,6 +51,7 @@ from airflow_provider_segtable.services.compaction import Ended, PlanResult, com
 from airflow_provider_segtable.services.index_run import run_index
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.services.request import request
+from airflow_provider_segtable.services.settling import settle
 from airflow_provider_segtable.table.adoption import AdoptionRequest, adopt
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.dropping import drop
@@ -731,6 +732,7 @@ ACTIONS: Mapping[str, Action] = {
     "ask the doctor": Action(go=_examine, reads=True),
     "read": Action(go=_read_all, calls="scan", reads=True),
     "clean": Action(go=_clean, calls="clean"),
+    "settle": Action(go=lambda ports, _: settle(ports), calls="settle"),
     "drop": Action(go=_drop, calls="drop"),
     "drop and create": Action(go=_create_anew, calls="create"),
     "tag": Action(go=_tag, calls="tag"),

@@ -481,7 +481,7 @@ def solo(kind: str, age: str, first: str) -> tuple[Event, ...]:
     return alone.events if alone else ()
 
 
-_OF_KEYS = ("upsert", "major to more buckets", "move a key")
+_OF_KEYS = ("upsert", "major to more buckets", "move a key", "settle")
 _OF_PLAIN_ROWS = ("adopt",)
 _OF_COLUMNS = ("update", "merge", "merge away", "write by the log store")
 UNFIT: Mapping[str, Sequence[str]] = {

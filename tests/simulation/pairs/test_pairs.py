@@ -30,6 +30,7 @@ READS = {
     "consumers": "what others wrote",
     "change": "what `delete`, `update`, `merge` and `overwrite` call",
     "connect": "no table",
+    "get": "the property of look-ups",
     "history": "the log",
     "index": "state",
     "index_entries": "read by the check of the indexes",
