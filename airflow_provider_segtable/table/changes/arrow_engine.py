@@ -159,7 +159,7 @@ def _rows_with_keys(
 ) -> tuple[pa.Table, "np.ndarray[tuple[int], np.dtype[np.bool_]]"]:
     """Return the rows with a source key, and a mask of the keys found.
 
-    The mask is made from the rows. The condition would not do: a read also applies it to records,
+    The mask is made from the rows. The condition would not do: a read may also apply it to records,
     among them tombstones and replaced records.
     """
     span = when(source.select(list(keys.columns)), snapshot.state.table.time_column)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import chain
 from random import Random
 from typing import Any
 
@@ -22,9 +23,9 @@ from airflow_provider_segtable.core.reads.selection import MayHold, RecordTests,
 from airflow_provider_segtable.core.segment import Place, Segment
 from airflow_provider_segtable.core.time import Layout
 from airflow_provider_segtable.data import table_kinds
-from airflow_provider_segtable.data.conditions import Condition
 from airflow_provider_segtable.data.keyed import file_groups, merge_job, merging
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup
+from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.data.keyed.key_groups import Order
 from airflow_provider_segtable.services import cleaning, compaction, indexing
 from airflow_provider_segtable.table import chosen_files, committer, dropping, upsert
@@ -237,20 +238,18 @@ def late_files_in_earlier_columns(monkeypatch: Patch) -> None:
 
 
 def deleted_keys_are_met(monkeypatch: Patch) -> None:
-    """A merge takes a key for one that is there if any record of it was read, also a tombstone."""
-    right, met_by = arrow_engine._rows_with_keys, dict[int, list[pa.RecordBatch]]()
-
-    def noting(*, keep: Any, **given: Any) -> Condition:
-        seen = met_by.setdefault(id(keep.__self__), [])
-        return Condition(keep=lambda batch: seen.append(keep(batch)) or seen[-1], **given)
+    """A merge takes a key for one that is there if a file has a record of it, also a tombstone."""
+    right = arrow_engine._rows_with_keys
 
     def joined(snapshot: Any, keys: Any, source: pa.Table) -> Any:
         rows, met = right(snapshot, keys, source)
-        for batch in met_by.pop(id(keys), ()):
-            met[keys.find(batch)] = True
+        reader = GroupReader(snapshot.ports.files, snapshot.state.table)
+        for segment in snapshot.segments():
+            for records in chain(*reader.runs([segment], [*keys.columns])):
+                found = keys.find(records)
+                met[found[found >= 0]] = True
         return rows, met
 
-    monkeypatch.setattr(arrow_engine, "Condition", noting)
     monkeypatch.setattr(arrow_engine, "_rows_with_keys", joined)
 
 

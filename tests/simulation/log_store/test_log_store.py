@@ -234,7 +234,7 @@ PLANTED: Sequence[tuple[Callable[[Patch], None], Shape, int, str]] = (
     (stores_believed, UNDONE, 5, "log_owner"),
     (claims_shared, OWNED, 0, "is read to"),
     (losses_unnamed, OWNED, 0, "are lost, and"),
-    (strangers_believed, EVERYBODY, 7, "the tail of bucket"),
+    (strangers_believed, EVERYBODY, 14, "the tail of bucket"),
     (tails_cut_short, EVERYBODY, 1, "include_log"),
 )
 
