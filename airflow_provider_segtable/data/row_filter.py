@@ -109,6 +109,18 @@ class RowFilter:
     chosen: RowSets | None = None
 
     @staticmethod
+    def by_number(
+        segment: Segment, *, deleted: Bits = b"", chosen: Bits | None = None
+    ) -> "RowFilter":
+        """Return a filter of a file's rows by their numbers in it; all rows without sets."""
+        name = str(segment.id)
+        return RowFilter(
+            runs=(Run(segment.id, 0, segment.rows),),
+            deleted={name: deleted} if deleted else {},
+            chosen=None if chosen is None else {name: chosen},
+        )
+
+    @staticmethod
     def idle(segment: Segment) -> "RowFilter":
         """Return the row filter of a segment without deleted rows."""
         return RowFilter(runs=segment.runs)

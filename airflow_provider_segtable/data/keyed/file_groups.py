@@ -152,14 +152,12 @@ class MergedRead:
             group: the group.
             where: rows for which it does not hold may be left out; on ``columns``.
         """
-        time, defaults = reader.table.time_column, shown_defaults(reader.table)
         needed, test = self._needed(reader, group, where)
         with reader.opened(group.segments) as opened:
             runs = opened.runs(group.segments, needed, where=test)
             merged = self._merged_already(reader, group)
-            for rows in _present(runs) if merged else self._merged(opened, group, runs):
-                shown = within(rows, time, group.clip).select(list(self.columns))
-                yield with_defaults(shown, defaults)
+            rows = _present(runs) if merged else self._merged(opened, group, runs)
+            yield from self._shown(reader, group, rows)
 
     def unsorted(
         self, reader: GroupReader, group: FileGroup, where: Condition | None = None
@@ -230,14 +228,20 @@ class MergedRead:
 
     def rest(self, reader: GroupReader, group: FileGroup, division: Division) -> Iterator[pa.Table]:
         """Yield the merged rows of a group's rest."""
-        defaults, time = shown_defaults(reader.table), reader.table.time_column
         needed, test = self._merged_columns(reader, group), self._by_key(reader)
         part = replace(group, segments=tuple(each.segment for each in division.rest))
         with reader.opened(part.segments) as opened:
             runs = opened.runs(part.segments, needed, where=test, filters=division.filters)
-            for rows in self._merged(opened, part, runs):
-                shown = within(rows, time, group.clip).select(list(self.columns))
-                yield with_defaults(shown, defaults)
+            yield from self._shown(reader, part, self._merged(opened, part, runs))
+
+    def _shown(
+        self, reader: GroupReader, group: FileGroup, merged: Iterable[pa.Table]
+    ) -> Iterator[pa.Table]:
+        """Yield merged rows of a group as readers see them."""
+        time, defaults = reader.table.time_column, shown_defaults(reader.table)
+        for rows in merged:
+            shown = within(rows, time, group.clip).select(list(self.columns))
+            yield with_defaults(shown, defaults)
 
     def _merged(
         self, reader: GroupReader, group: FileGroup, runs: Sequence[Iterable[pa.Table]]

@@ -52,7 +52,7 @@ import pyarrow.compute as pc
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable
-from airflow_provider_segtable.core.segment import Run, Segment, SegmentId
+from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.merge_rules import (
     DELETE,
@@ -207,6 +207,14 @@ def run_of(reads: Iterable[SegmentRead]) -> Iterator[pa.Table]:
         for batch in read.batches():
             kept = batch if read.where is None else read.where.keep(batch)
             yield with_root(pa.Table.from_batches([kept]), read.segment.file_id.partition)
+
+
+def as_run(
+    reads: Sequence[SegmentRead], rows: Iterator[pa.Table], *, beside: bool = False
+) -> Iterable[pa.Table]:
+    """Return the rows of a run's files, as one batch if they are few; see ``OneBatch``."""
+    few = sum(read.segment.rows for read in reads) <= reads[0].batch_rows
+    return OneBatch(rows, beside) if few else rows
 
 
 # The columns of records and of shown rows
@@ -399,8 +407,7 @@ class GroupReader:
         )
 
     def _run(self, group: Sequence[SegmentRead], part: Part | None) -> Iterable[pa.Table]:
-        few = sum(read.segment.rows for read in group) <= group[0].batch_rows
-        run = OneBatch(run_of(group), self.beside) if few else run_of(group)
+        run = as_run(group, run_of(group), beside=self.beside)
         if part is None or all(part.encloses(read.segment) for read in group):
             return run
         time_column = self.table.time_column
@@ -411,7 +418,7 @@ def _filter_of(segment: Segment, filters: Filters, *, addressed: bool) -> RowFil
     """Return a file's row filter: the given one, or one that leaves all rows and numbers them."""
     found = filters.get(segment.id)
     if found is None and addressed:
-        return RowFilter(runs=(Run(segment.id, 0, segment.rows),))
+        return RowFilter.by_number(segment)
     return found
 
 

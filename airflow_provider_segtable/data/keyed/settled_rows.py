@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.predicate import AllOf, Compare, Compares
 from airflow_provider_segtable.core.schema import HIDDEN
-from airflow_provider_segtable.core.segment import ROOT, ROW, Run, Segment, SegmentId
+from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, SegmentId
 from airflow_provider_segtable.core.tables.merge_rules import (
     DELETE,
     OP,
@@ -38,10 +38,10 @@ from airflow_provider_segtable.core.tables.merge_rules import (
 )
 from airflow_provider_segtable.core.timeline import sorted_run
 from airflow_provider_segtable.data.conditions import Condition, by_predicate
-from airflow_provider_segtable.data.keyed.group_reader import GroupReader
+from airflow_provider_segtable.data.keyed.group_reader import GroupReader, as_run
 from airflow_provider_segtable.data.keyed.key_groups import Flags, KeyGroups, RootOrders, whole
 from airflow_provider_segtable.data.keyed.keyed_rows import with_root
-from airflow_provider_segtable.data.keyed.merging import OneBatch, key_codes, latest, windows
+from airflow_provider_segtable.data.keyed.merging import key_codes, latest, windows
 from airflow_provider_segtable.data.keyed.row_fates import (
     Fates,
     FileFates,
@@ -114,9 +114,8 @@ def _rows(segments: Iterable[Segment]) -> int:
 
 def _of_file(segment: Segment, fates: FileFates) -> tuple[Filtered | None, Filtered | None]:
     """Return the shown rows of a file, and its rows to be merged; None for none."""
-    runs, name = (Run(segment.id, 0, segment.rows),), str(segment.id)
-    shown = RowFilter(runs=runs, deleted={name: fates.unshown} if fates.unshown else {})
-    merged = RowFilter(runs=runs, chosen={name: fates.open})
+    shown = RowFilter.by_number(segment, deleted=fates.unshown)
+    merged = RowFilter.by_number(segment, chosen=fates.open)
     return (
         Filtered(segment, shown, fates.shown) if fates.shown else None,
         Filtered(segment, merged, fates.open_rows) if fates.open else None,
@@ -341,8 +340,7 @@ def settled_fates(
         flags = touched.get(segment.id.partition, np.zeros(0, bool))
         rows = np.setdiff1d(np.flatnonzero(flags).astype(np.uint32), fate.lost, assume_unique=True)
         if len(rows):
-            runs = (Run(segment.id, 0, segment.rows),)
-            filters[segment.id] = RowFilter(runs=runs, chosen={str(segment.id): bits_of(rows)})
+            filters[segment.id] = RowFilter.by_number(segment, chosen=bits_of(rows))
             fates[segment.id.partition] = fate.without(rows)
     fates |= {segment.id.partition: RowFates(segment.rows) for segment in tail}
     compared = [*(segment for segment in own if segment.id in filters), *tail]
@@ -365,7 +363,7 @@ def _fates_of(
         reads = opened.reads(segments, columns, filters=filters, addressed=True)
         partitions = [read.segment.id.partition for run in reads for read in run]
         numbers = {partition: at for at, partition in enumerate(partitions)}
-        runs = [_placed_run(run, numbers) for run in reads]
+        runs = [as_run(run, _placed_rows(run, numbers)) for run in reads]
         for parts in windows(runs, rules.key):
             table = pa.concat_tables(parts)
             fates = _window_fates(table, rules, orders)
@@ -378,12 +376,6 @@ def _fates_of(
         partition: RowFates(0, *(row_numbers(np.concatenate(s)) for s in zip(*some, strict=True)))
         for partition, some in found.items()
     }
-
-
-def _placed_run(reads: Sequence[SegmentRead], numbers: Mapping[int, int]) -> Iterable[pa.Table]:
-    few = sum(read.segment.rows for read in reads) <= reads[0].batch_rows
-    rows = _placed_rows(reads, numbers)
-    return OneBatch(rows) if few else rows
 
 
 def _placed_rows(reads: Sequence[SegmentRead], numbers: Mapping[int, int]) -> Iterator[pa.Table]:

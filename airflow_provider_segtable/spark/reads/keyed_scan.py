@@ -218,6 +218,7 @@ def _parts(
         snapshot.state.table,
         checked=snapshot.checked,
         views=snapshot.ports.entries,
+        fates=snapshot.ports.entries,
     )
     merged, left = _merged_read(snapshot, columns, tests), MOST_LOOKED_AT
     for group in groups:

@@ -206,8 +206,9 @@ class EventLog:
     def _file_of(self, known: State) -> int:
         """Return the number that the file of a state's event has, as far as it is known."""
         last = self._event
-        same = last is not None and last.n == known.n and last.joined is not None
-        return last.joined[0] if same and last and last.joined else known.n
+        if last is None or last.n != known.n or last.joined is None:
+            return known.n
+        return last.joined[0]
 
     def known(self) -> State:
         """Return the newest state that this process knows; the log is read if it is local.
