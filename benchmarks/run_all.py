@@ -48,6 +48,7 @@ class Benchmark:
 BENCHMARKS = (
     Benchmark("wide", ("--rounds", "5"), ("--rounds", "1"), 3),
     Benchmark("scan", ("--days", "4", "--rounds", "3"), minutes=8),
+    Benchmark("starts", ("--rounds", "5"), minutes=3),
     Benchmark("get", ("--rounds", "3"), minutes=5),
     Benchmark("commits", ("--rounds", "1"), minutes=4),
     Benchmark("logstore", ("--rounds", "1", "--seconds", "2"), minutes=5),

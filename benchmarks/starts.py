@@ -2,30 +2,30 @@
 
 1. Each command runs in processes of its own, one of each in turn, ``--rounds`` times. Measured is
    the processor time of the process, which other work on the machine changes less than the time of
-   a clock; shown are the least and the median, and the least without that of ``python -c pass``.
+   a clock; shown is the least, without that of ``python -c pass``.
 2. The commands read a table of three rows, made in a temporary folder. Python has its bytecode, as
    after an installation by pip.
 3. ``pyarrow`` is the floor of commands that read files: the import of its Parquet reader alone.
 4. Operators are imported after Airflow's SDK and its standard provider, and their own time counts.
 5. ``--against FOLDER`` measures another checkout in the same rounds, and prints the ratio.
 
-Usage: ``python benchmarks/starts.py [--quick] [--rounds N] [--against FOLDER]``.
+Usage: ``python benchmarks/starts.py [--quick] [--rounds N] [--against FOLDER] [--json]``.
 """
 
 import argparse
 import os
 import resource
-import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import pyarrow as pa
+from results import Result, report
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.table.context import open_context
@@ -101,6 +101,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one round")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--against", type=Path)
+    parser.add_argument("--json", action="store_true", help="results as lines of JSON")
     given = parser.parse_args()
     places = [HERE, *([given.against.resolve()] if given.against else [])]
     with tempfile.TemporaryDirectory() as folder:
@@ -111,18 +112,25 @@ def main() -> None:
         coordinator = MemoryCoordinator(ports.clock, MemoryService())
         Table(replace(ports, optional_coordinator=coordinator)).append(rows)
         found = measured(table, places, 1 if given.quick else given.rounds)
+    report(list(results(found, places)), as_json=given.json)
+
+
+def results(found: dict[tuple[str, Path], list[float]], places: Sequence[Path]) -> Iterator[Result]:
+    """Yield each command's least time; a goal if no other checkout is measured."""
     bare = min(found[BARE, HERE])
-    print(f"| command | least, s | median, s | over Python ({bare:.3f}) | goal | | of the other |")
-    print("|---|---|---|---|---|---|---|")
-    for name in (*COMMANDS, "operators"):
-        goal = 0.05 if name == "operators" else COMMANDS[name][2]
-        ours = found[name, HERE]
-        over = min(ours) - (0 if name == "operators" else bare)
-        met = "" if goal is None else "✔" if over < goal else "✗"
-        ratio = f"{min(ours) / min(found[name, places[1]]):.2f} x" if len(places) > 1 else ""
-        middle = statistics.median(ours)
-        shown = f"| `{name}` | {min(ours):.3f} | {middle:.3f} | {over:.3f} | {goal or ''} | {met} |"
-        print(f"{shown} {ratio} |")
+    goals = {name: goal for name, (_, _, goal) in COMMANDS.items()} | {"operators": 0.05}
+    for name, goal in goals.items():
+        start = 0.0 if name == "operators" else bare
+        over = [min(found[name, place]) - start for place in places]
+        yield Result(
+            benchmark="starts",
+            what=f"{name}, over Python's own",
+            ours=over[0],
+            unit="s",
+            peer=over[1] if len(over) > 1 else None,
+            against="the other" if len(over) > 1 else "",
+            most=goal if len(over) == 1 else None,
+        )
 
 
 if __name__ == "__main__":

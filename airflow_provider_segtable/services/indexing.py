@@ -16,18 +16,22 @@ The build:
    the next attempt at the plan goes on. Every attempt commits at least one event.
 6. The build ends when nothing is lacking. A file that is published meanwhile is fed by its writer,
    or is lacking, and then built, too.
+7. The output of a compaction is never lacking in an index of records, which knows the records by
+   the compacted files. If one of these was cleaned before it was read, the index does not know its
+   records. So its time is not built yet, and the next piece has the output.
 
 Corrections (``correct_keys``), before the event after which an index of records lacks nothing. So
 an index that is current keeps its promise, also after a killed build:
 
-7. Writers route the keys that they write (``table.indexes.routing``). Rows that are older than an
+8. Writers route the keys that they write (``table.indexes.routing``). Rows that are older than an
    index of records, or were written while it lacked a time, were not routed. So keys with several
    entries are looked for.
-8. Feeds are copied first, and the index's own table is read in the order of its keys, so memory
+9. Feeds are copied first, and the index's own table is read in the order of its keys, so memory
    holds a batch. A later row was routed by its writer, who knew all entries.
-9. The records of these keys are read. Their corrections are one event for each batch of keys, under
-   a commit id of its own. If another writer wrote such a key meanwhile, the batch is read again.
-10. Corrections may be repeated, at any time and by any process: a key with one row needs none.
+10. The records of these keys are read. Their corrections are one event for each batch of keys,
+    under a commit id of its own. If another writer wrote such a key meanwhile, the batch is read
+    again.
+11. Corrections may be repeated, at any time and by any process: a key with one row needs none.
 """
 
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
@@ -397,6 +401,7 @@ def _committed(
     Raises:
         CommitConflict: keys could not be corrected.
     """
+    piece = _as_read(ports, piece)
     if not _is_last(piece):
         return _entered(ports, attempt, piece, parts)
     entered = _entered(ports, attempt, replace(piece, whole=False), parts)
@@ -404,6 +409,22 @@ def _committed(
         return entered
     correct_keys(ports, piece.index.definition.id, attempt.token, attempt.lease.check)
     return _entered(ports, attempt, replace(piece, stale=piece.stale.slice(0, 0)), ())
+
+
+def _as_read(ports: TableContext, piece: _Piece) -> _Piece:
+    """Return a piece whose files were read: not whole if one may have been cleaned before (rule 7).
+
+    A cleaning is in the log before it deletes a file, so the log tells after a read.
+    """
+    if piece.index.definition.kind.about_files:
+        return piece
+    wanted = {segment.path for segment in piece.missing}
+    timeline = ports.log.refresh(piece.state).timeline
+    for chunk in timeline.chunks(piece.interval):
+        wanted.difference_update(chunk.paths())
+    if wanted:  # a file that was carried over may lie elsewhere
+        wanted.difference_update(timeline.paths())
+    return replace(piece, whole=False) if wanted else piece
 
 
 def _is_last(piece: _Piece) -> bool:

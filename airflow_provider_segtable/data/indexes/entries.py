@@ -25,7 +25,8 @@ Jobs that compute entries of some files, in this process or in a Spark task:
 
 7. A job is plain data, and returns the entries; it writes no file.
 8. A missing file needs no entry: it was cleaned while the index was being built. If it is lost
-   instead, readers find out. A damaged file fails the job, with its path.
+   instead, readers find out. A damaged file fails the job, with its path. The records of a cleaned
+   file are in the output of a compaction, which the build then reads (``services.indexing``).
 9. Jobs are bounded by the size of their files (``JOB_BYTES``), and so are the entries that they
    return.
 """

@@ -1,5 +1,6 @@
 """The index of records: a fact about each record of a primary-key table, and no other table."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,8 @@ from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.planning.properties import wished_indexes
+from airflow_provider_segtable.services.attempt import Done, Job, in_process
+from airflow_provider_segtable.services.index_run import run_index
 from airflow_provider_segtable.table.committer import forward_feeds
 from tests.unit.table.test_keyed_merge import NOW, SCHEMA, rows
 from tests.unit.table.test_keyed_merge import table as keyed_table
@@ -49,6 +52,28 @@ def test_a_build_and_a_feed_find_a_fact_about_each_record(tmp_path: Any) -> None
     made.rebuild_index("keys")
     made.run_index("keys")
     assert facts(made) == [fact for fact in known if fact != (1, 5, 0, False)]
+
+
+def test_records_of_files_that_were_cleaned_before_the_build_read_them(tmp_path: Any) -> None:
+    """They are in outputs of compactions, which lack in no index of records: these are read."""
+    made = keyed_table(tmp_path)
+    made.upsert(rows({"key": 0, "seq": 4}, {"key": 1, "seq": 4}))
+    made.upsert(rows({"key": 1, "seq": 6}, at=NOW + DAY))
+    made.create_index("keys", "record_index")
+    work = [
+        lambda: made.clean(retention_hours=0, retention_versions=1),
+        lambda: made.compact("semi-major"),
+    ]
+
+    def meanwhile(jobs: Sequence[Job]) -> Iterator[Done]:
+        while work:
+            work.pop()()
+        return in_process(made.ports.files)(jobs)
+
+    done = run_index(made.ports, "keys", meanwhile)
+    assert (done.left, done.settled) == (0, 1)
+    assert {fact[:3] for fact in facts(made)} >= {(0, 5, 0), (1, 6, 1), (2, 5, 0)}
+    assert sorted(made.scan(columns=["key"]).to_arrow()["key"].to_pylist()) == [0, 1, 2]
 
 
 def test_the_key_alone_decides_the_bucket_of_a_fact(tmp_path: Any) -> None:
