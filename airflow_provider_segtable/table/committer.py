@@ -564,8 +564,9 @@ def _settle(loops: Sequence[_Loop], turn: Turn, made: Sequence[_Loop]) -> None:
     """
     for each in made if turn.claimed else ():
         each.offers = False
-        if turn.claimed_as is not None:
-            each.unresolved = turn.claimed_as
+        # A claim that has ended is decided, but only a read of the log shows how.
+        number = each.state.n if turn.claimed_as is None else turn.claimed_as
+        each.unresolved = max(number, each.unresolved or 0)
     if not loops or (state := _read_newest(loops)) is None:
         return
     for each in made if turn.claimed else ():

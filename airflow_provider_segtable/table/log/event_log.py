@@ -223,32 +223,20 @@ class EventLog:
         return known
 
     def newer(self, state: State) -> State:
-        """Return the newest state that this process knows of the table of a state.
-
-        On a local storage it is the given one: the caller looks at the log.
-        """
+        """Return the newest state that a process far from its storage knows of a state's table."""
         known = self._newest
         if known is None or not self.storage.remote or known.n <= state.n or known.dropped:
             return state
         return known if known.table.table_id == state.table.table_id else state
 
     def guessed(self, state: State) -> State:
-        """Return a state that may be outdated, for a put that fails then.
-
-        On a remote storage it is the newest state that this process knows. On a disk the following
-        events are read, and no markers are listed: that is done after a put.
-        """
+        """Return a state for a put that fails if it is outdated; no markers are listed yet."""
         if self.storage.remote:
             return self.newer(state)
         return state if state.dropped else self._newest_of(state, state.n + 1) or state
 
     def remember(self, state: State, file: tuple[bytes, tuple[Event, ...]] | None = None) -> State:
-        """Cache ``state`` as the newest one, and perhaps the file of its event; return the state.
-
-        Args:
-            state: the state.
-            file: the content of the file, and its events.
-        """
+        """Cache ``state`` as the newest one, and perhaps its file: the bytes and the events."""
         self._newest = state
         if file is not None:
             self._file, self._event = file, file[1][-1]

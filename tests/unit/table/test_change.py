@@ -39,7 +39,7 @@ from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.table.append import AppendTicket, Write, incoming
+from airflow_provider_segtable.table.append import PROMPT_S, AppendTicket, Write, incoming
 from airflow_provider_segtable.table.changes.arrow_engine import ArrowEngine
 from airflow_provider_segtable.table.changes.row_change import Found, change
 from airflow_provider_segtable.table.changes.run_change import find_rows
@@ -423,7 +423,12 @@ def test_rows_are_split_by_the_time_chunks_under_the_lock(
 ) -> None:
     """If time is cut anew while a writer waits, it writes once: a file for each new time chunk."""
     recut(table, before)
-    late, begun = waiting(table, lambda: recut(other, after))
+
+    def cut_anew() -> None:
+        recut(other, after)
+        table.ports.clock.sleep(2 * PROMPT_S)
+
+    late, begun = waiting(table, cut_anew)
     if what == "append":
         late.append(rows(range(40, 44)))
     else:

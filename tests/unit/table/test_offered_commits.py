@@ -187,6 +187,21 @@ def test_a_claim_that_was_carried_out_is_found_by_its_commit_id(ports: TableCont
     assert ports.storage.creates == puts  # type: ignore[attr-defined]
 
 
+def test_a_log_that_cannot_be_read_after_a_claim_leaves_nothing_certain(
+    ports: TableContext,
+) -> None:
+    """The claim has ended and the change may have landed: its files stay until the log is read."""
+    state = load(ports)
+    commit(ports, state, append(0))
+    puts = ports.storage.creates  # type: ignore[attr-defined]
+    hosted = claimed_by_another(ports, None)
+    ports.storage.unreadable = 1  # type: ignore[attr-defined]
+    done = commit(hosted, state, append(0))
+    assert isinstance(done, Committed)
+    assert done.n == 1
+    assert ports.storage.creates == puts  # type: ignore[attr-defined]
+
+
 def test_a_change_that_was_left_out_goes_alone(ports: TableContext) -> None:
     """And is put by its author at the number of the claim, against the late holder."""
     for claimed_as in (None, 1):
