@@ -93,7 +93,6 @@ from airflow_provider_segtable.ports.coordination import StrayNode
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.services.log_directory import BucketAddress, addresses
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.definition import checked_order
 from airflow_provider_segtable.table.dropping import indexes_with_logs
 from airflow_provider_segtable.table.index_lifecycle import inner_tables
 from airflow_provider_segtable.table.kept_versions import unread_since
@@ -104,6 +103,7 @@ from airflow_provider_segtable.table.log.event_log import (
     event_path,
     number,
 )
+from airflow_provider_segtable.table.property_checks import checked_order
 from airflow_provider_segtable.table.unnamed_files import unnamed, unnamed_before
 
 QUIET_HOURS = 24

@@ -69,7 +69,7 @@ from airflow_provider_segtable.ports.files import Ready
 from airflow_provider_segtable.ports.storage import NoTurn, Turn
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.feeding import MANY, Feeder, forward, new_files
-from airflow_provider_segtable.table.indexes.routing import Router
+from airflow_provider_segtable.table.indexes.router import Router
 from airflow_provider_segtable.table.log.event_log import TIMELINE, event_path
 from airflow_provider_segtable.table.publishing.after_commit import publish_after_commit
 

@@ -41,6 +41,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import dropwhile, islice, takewhile
+from typing import TYPE_CHECKING
 
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
@@ -61,12 +62,6 @@ from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Instant, iso
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.storage.together import together
-from airflow_provider_segtable.table.log.checkpoint import (
-    CheckpointFiles,
-    SidecarFiles,
-    checkpoint_files,
-    read_checkpoint,
-)
 from airflow_provider_segtable.table.log.log_errors import (
     expired,
     gone,
@@ -81,6 +76,9 @@ from airflow_provider_segtable.table.log.sidecars import (
     layers_of,
     oldest_needed,
 )
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.table.log.checkpoint import CheckpointFiles, SidecarFiles
 
 TIMELINE = "_segtable/timeline"
 CHECKPOINTS = "_segtable/checkpoints"
@@ -569,6 +567,8 @@ class EventLog:
         Returns:
             The state as a reader of the checkpoint has it, if that has sidecars.
         """
+        from airflow_provider_segtable.table.log.checkpoint import checkpoint_files
+
         try:
             files = checkpoint_files(self._on_newest(state))
             if files.listed:
@@ -582,7 +582,7 @@ class EventLog:
             return state
         return self._opened_anew(state, files.own) if files.listed and written else state
 
-    def _write_layered(self, n: int, files: CheckpointFiles) -> bool:
+    def _write_layered(self, n: int, files: "CheckpointFiles") -> bool:
         """Write a checkpoint and its new sidecars; return whether it stays (rule 9)."""
         new = files.new.items()
         together(self.storage, *(partial(self.storage.replace, path, data) for path, data in new))
@@ -597,7 +597,7 @@ class EventLog:
 
     def _opened_anew(self, state: State, checkpoint: bytes) -> State:
         """Return a state as its checkpoint has it, and cache it if it is the newest."""
-        found = read_checkpoint(checkpoint, self.sidecar_files())
+        found = self._read(checkpoint)
         if self._newest is state:
             self._newest = found
         return found
@@ -622,8 +622,10 @@ class EventLog:
         found = (number(entry.path) for entry in self.storage.list(CHECKPOINTS))
         return sorted((n for n in found if n is not None), reverse=True)
 
-    def sidecar_files(self) -> SidecarFiles:
+    def sidecar_files(self) -> "SidecarFiles":
         """Return how sidecars are read."""
+        from airflow_provider_segtable.table.log.checkpoint import SidecarFiles
+
         # Not this log: it caches a state, which would keep the log, and itself.
         return SidecarFiles(self.storage.read, partial(_rebuilt, self.storage))
 
@@ -642,9 +644,15 @@ class EventLog:
 
     def _read_checkpoint(self, path: str) -> State | None:
         try:
-            return read_checkpoint(self.storage.read(path), self.sidecar_files())
+            return self._read(self.storage.read(path))
         except (NotFound, CorruptTable):
             return None
+
+    def _read(self, checkpoint: bytes) -> State:
+        """Return the state in a checkpoint; a table without one is opened without Arrow."""
+        from airflow_provider_segtable.table.log.checkpoint import read_checkpoint
+
+        return read_checkpoint(checkpoint, self.sidecar_files())
 
     def _base(
         self, *, first: int = 0, most: int | None = None, until: Instant | None = None

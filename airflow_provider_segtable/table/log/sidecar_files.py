@@ -14,8 +14,8 @@ from airflow_provider_segtable.table.log.checkpoint import (
     read_checkpoint,
     read_sidecar,
 )
-from airflow_provider_segtable.table.log.checkpoint_chunks import Opening
 from airflow_provider_segtable.table.log.event_log import EventLog, checkpoint_path
+from airflow_provider_segtable.table.log.opening import Opening
 from airflow_provider_segtable.table.log.sidecars import SIDECARS, Sidecar
 
 
