@@ -216,7 +216,7 @@ def _kept_up(fleet: Fleet, name: str, ports: TableContext, since: Instant, now: 
 
 
 def _cleaned(ports: TableContext, retention: Retention) -> str:
-    run = clean(ports, retention=retention)
+    run = clean(ports, retention=retention, whole=False)
     return str(run)
 
 

@@ -88,9 +88,13 @@ def unlisted_sidecars(log: EventLog, least: int, before: Instant) -> list[str]:
 
     Those younger than ``before`` are left out: their checkpoint may be about to be written.
     Sidecars are listed before checkpoints: a later one lists those of earlier ones, or young ones.
+    Checkpoints are read from the newest on, which lists nearly all, while any sidecar is left.
     """
-    old = [each.path for each in log.storage.list(SIDECARS) if each.modified <= before]
-    kept = [n for n in log.checkpoints() if n >= least] if old else []
-    every = [sidecars_of(log.storage, checkpoint_path(n)) for n in kept]
-    listed = {path for each in every for path in each or ()}
-    return [] if None in every else [path for path in old if path not in listed]
+    left = [each.path for each in log.storage.list(SIDECARS) if each.modified <= before]
+    kept = (n for n in log.checkpoints() if n >= least) if left else iter(())
+    while left and (n := next(kept, None)) is not None:
+        listed = sidecars_of(log.storage, checkpoint_path(n))
+        if listed is None:
+            return []
+        left = [path for path in left if path not in listed]
+    return left
