@@ -309,7 +309,7 @@ def delete_sidecars(ports: TableContext, found: Collection[str], before: Instant
 
 DATA = "data"
 MOST_SKEW_US = 300_000_000
-MOST_LISTED = 65_536
+MOST_LISTED = 16_384
 """Data files among which a run that need not look at all looks for orphans."""
 SERVICE = "clean"
 """The name of the cleaner's notes about sidecars."""
@@ -591,9 +591,7 @@ def _look_once(cleaning: _Cleaning) -> _Look:
     )
 
 
-def _listed(
-    cleaning: _Cleaning, earlier: State, notes: _Notes
-) -> tuple[list[Entry], str | None]:
+def _listed(cleaning: _Cleaning, earlier: State, notes: _Notes) -> tuple[list[Entry], str | None]:
     """Return files that an earlier state does not name, and the last data file looked at.
 
     The latter is None if all data files were looked at, and empty at their end.

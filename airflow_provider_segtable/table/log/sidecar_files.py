@@ -19,17 +19,20 @@ from airflow_provider_segtable.table.log.event_log import EventLog, checkpoint_p
 from airflow_provider_segtable.table.log.sidecars import SIDECARS, Sidecar
 
 
-def check_sidecars(storage: Storage, checkpoint: bytes) -> None:
-    """Read all sidecars of a checkpoint.
+def check_sidecars(storage: Storage, checkpoint: bytes, known: set[str]) -> None:
+    """Read the sidecars of a checkpoint, except those known to be sound; note the others there.
 
     Raises:
         CorruptTable: one is damaged or lost.
     """
     for each in listed_sidecars(checkpoint):
+        if each.path in known:
+            continue
         try:
             read_sidecar(storage.read(each.path), each, Opening())
         except NotFound as error:
             raise CorruptTable(f"checkpoint lists {each.path}, which is gone") from error
+        known.add(each.path)
 
 
 def all_sound(storage: Storage, listed: Sequence[Sidecar], proved: Collection[str]) -> bool:
@@ -71,15 +74,20 @@ def readable(log: EventLog, n: int) -> bool:
     return log.at_checkpoint(n) is not None and all_sound(log.storage, listed, known or ())
 
 
-def proved(log: EventLog, n: int) -> State:
+def proved(log: EventLog, n: int, known: set[str] | None = None) -> State:
     """Return the state of checkpoint ``n`` after reading all its sidecars.
+
+    Args:
+        log: the table's log.
+        n: the event of the checkpoint.
+        known: sidecars that were proved before; those that this call proves are added.
 
     Raises:
         NotFound: it does not exist.
         CorruptTable: it, or one of its sidecars, is damaged or lost.
     """
     data = log.storage.read(checkpoint_path(n))
-    check_sidecars(log.storage, data)
+    check_sidecars(log.storage, data, set() if known is None else known)
     return read_checkpoint(data, log.sidecar_files())
 
 

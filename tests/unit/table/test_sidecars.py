@@ -12,6 +12,7 @@ from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.time import Interval
+from airflow_provider_segtable.health.verified_part import ROTA_US, Part
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.properties import Policy, Retention
 from airflow_provider_segtable.planning.selection import BRIEFLY
@@ -387,3 +388,61 @@ def test_a_table_that_became_small_has_no_sidecars(ports: TableContext) -> None:
     head = json.loads(pq.ParquetFile(pa.BufferReader(data)).metadata.metadata[b"segtable"])
     assert head["format"] < 14
     assert "sidecars" not in head
+
+
+def verified(ports: TableContext, part: Part) -> tuple[int, set[str]]:
+    """Return the number of files that a run over a part looks at, and the codes of its findings."""
+    found = verify(ports, part=part)
+    return found.files, {each.code for each in found.findings}
+
+
+def test_a_part_of_a_table_is_what_was_written_lately(
+    ports: TableContext, reads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events, checkpoints, sidecars and files that are older are not read, if none is due."""
+    monkeypatch.setattr(Part, "takes", lambda *_: False)
+    pass_hours(ports, 1)
+    since = ports.clock.now()
+    pass_hours(ports, 1)
+    part = Part(since=since, now=since)
+    beside = layers_of(opened(ports).load())
+    assert beside is not None
+    new = len(opened(ports).load().timeline) - sum(each.segments for each in beside.sidecars)
+    reads.clear()
+    assert verified(ports, part) == (new, set())
+    assert sidecars_read(reads) == 0
+    write(ports, range(2 * EVERY, 3 * EVERY))
+    files, codes = verified(ports, part)
+    assert (codes, files >= EVERY) == (set(), True)
+    assert verify(ports).files == 3 * EVERY > files
+    assert verify(ports, part=part).first > verify(ports).first
+
+
+@pytest.mark.parametrize("lately", [True, False])
+def test_runs_that_follow_each_other_find_a_lost_file(ports: TableContext, *, lately: bool) -> None:
+    """At once if it was written lately, else when its sidecar is due: within the rota's time."""
+    pass_hours(ports, 1)
+    table = Table(ports)
+    table.append(hourly(99))
+    by_age = sorted(segments(opened(ports).load()), key=lambda each: each.completed)
+    lost = by_age[-1 if lately else 0]
+    damage(ports, lost.path, None)
+    begin = ports.clock.now()
+    step = ROTA_US // 7
+    since = begin - HOUR_US // 2 if lately else begin + HOUR_US
+    runs = [
+        verified(ports, Part(since=since + turn * step, now=since + (turn + 1) * step))[1]
+        for turn in range(1 if lately else 7)
+    ]
+    assert set().union(*runs) == {"missing-file"}
+
+
+def test_a_damaged_new_sidecar_is_found_by_a_part(ports: TableContext) -> None:
+    """One that a later checkpoint is the first to list is read, whatever the rota says."""
+    pass_hours(ports, 1)
+    since, before = ports.clock.now(), there(ports)
+    pass_hours(ports, 1)
+    write(ports, range(2 * EVERY, 4 * EVERY))
+    new = sorted(there(ports) - before)
+    damage(ports, new[-1], b"PAR1 of something else")
+    assert "bad-checkpoint" in verified(ports, Part(since=since, now=since))[1]
