@@ -154,6 +154,7 @@ _OWN = re.compile(
             rf"{LOG}/probe-{_NAME}",
             rf"{LOG}/lost/.+",
             rf"{LOG}/reserve/space",
+            rf"{LOG}/notes/[a-z]+",
             rf"{LOG}/offers/[0-9]{{20}}-[0-9a-f]{{16}}(\.[0-9]+)?",
             rf"{LOG}/reads/[0-9]{{8}}T[0-9]{{2}}-{_NAME}\.json",
             rf"{LOG}/adopted/({_NUMBER}\.(json|gone)|copied/[0-9a-f]{{16}})",
