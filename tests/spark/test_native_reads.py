@@ -14,7 +14,7 @@ from airflow_provider_segtable.core.requests.read_request import read_request
 from airflow_provider_segtable.core.tables.evolution import AddColumn, DropColumn, RenameColumn
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.library.table import Table
-from airflow_provider_segtable.spark.reads import keyed_scan
+from airflow_provider_segtable.spark.reads import keyed_scan, native_files
 from airflow_provider_segtable.spark.reads.dataframe_scan import read, scan
 from airflow_provider_segtable.spark.reads.native_files import NativeRead
 from airflow_provider_segtable.spark.source.registration import register
@@ -196,6 +196,29 @@ def test_many_marks_are_joined(spark: SparkSession, deleted: Table, vectorized: 
     assert plans == [False, True]
     assert found[0] == found[1]
     assert len(found[0]) == sum(int((~flags).sum()) for flags in marks)
+
+
+def test_without_the_class_tasks_read_the_rows(
+    spark: SparkSession, deleted: Table, keyed: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Spark with other interfaces: the same rows, and the plan has a sentence on it."""
+    wanted = agree(spark, deleted)
+    monkeypatch.setattr(native_files, "_CLASS", "segtable.Absent")
+    native_files._loaded.cache_clear()
+    try:
+        text = plan(scan(spark, deleted.snapshot(), columns=["n"]))
+        assert "FileScan" not in text
+        assert f"read_in_task, because Spark {spark.version} has other interfaces" in text
+        assert agree(spark, deleted) == wanted
+        addressed = scan(spark, deleted.snapshot(), addressed=True).where("n = 7").collect()
+        assert addressed[0]["__segtable_row"] is not None
+        keyed.upsert(upserted(0, 40, 2, step=5))
+        agree(spark, keyed)
+        register(spark)
+        rows = spark.read.format("segtable").load(deleted.ports.uri)
+        assert (rows.count(), rows.where("n < 20").count()) == (580, 18)
+    finally:
+        native_files._loaded.cache_clear()
 
 
 # Primary keys

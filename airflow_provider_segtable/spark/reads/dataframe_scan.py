@@ -16,7 +16,8 @@ A snapshot, with Spark's own Parquet reader:
 4. Files of each schema are read by its own names and types, then brought to the present columns
    (``spark_columns``).
 5. Columns that Spark's reader does not support are read by pyarrow in tasks (``keyed_scan``): the
-   same rows, but slower, because they cross into Spark one by one. So are files in memory.
+   same rows, but slower, because they cross into Spark one by one. So are files in memory, and all
+   files where this Spark's interfaces do not fit (``native_files``); then the plan says so.
 6. Footers are compared with their checksums here; Spark's reader compares pages with Parquet's
    own, but not page headers (ADR 0015). ``Snapshot.checked`` switches both off.
 7. Until a major compaction, the files of a rollup table may have several rows of a group. With
@@ -79,7 +80,7 @@ from airflow_provider_segtable.spark.reads.keyed_scan import (
     read_in_tasks,
     tasks_for,
 )
-from airflow_provider_segtable.spark.reads.native_files import NativeRead
+from airflow_provider_segtable.spark.reads.native_files import NativeRead, native_fault
 from airflow_provider_segtable.spark.reads.row_bitmaps import by_root, unmarked
 from airflow_provider_segtable.spark.spark_columns import (
     FileColumns,
@@ -530,7 +531,8 @@ class _Asked:
         fields = _fields(self.known, list(dict.fromkeys(asked)))
         stored = FileColumns.of(self.snapshot.state.table, way.schema, fields)
         plain = readable(fields) == fields and readable(stored.schema) == stored.schema
-        if plain and not way.held:
+        fault = native_fault(self.spark) if plain and not way.held else ""
+        if plain and not way.held and not fault:
             if self.snapshot.checked:
                 check_footers(self.snapshot.ports.files, segments)
             frame = self._sifted(self._read(way, segments, fields), way, segments)
@@ -543,6 +545,7 @@ class _Asked:
                 self.row_filters,
                 addressed=self.addressed,
                 carried=self.carried,
+                why=fault,
             )
             plain = False
         frame = frame.where(within(frame, time, way.clip)) if way.clip else frame
