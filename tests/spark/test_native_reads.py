@@ -14,7 +14,7 @@ from airflow_provider_segtable.core.requests.read_request import read_request
 from airflow_provider_segtable.core.tables.evolution import AddColumn, DropColumn, RenameColumn
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.library.table import Table
-from airflow_provider_segtable.spark.reads import keyed_scan, native_files
+from airflow_provider_segtable.spark.reads import dataframe_scan, keyed_scan, native_files
 from airflow_provider_segtable.spark.reads.dataframe_scan import read, scan
 from airflow_provider_segtable.spark.reads.native_files import NativeRead
 from airflow_provider_segtable.spark.source.registration import register
@@ -169,6 +169,25 @@ def test_added_rows_are_read_natively(spark: SparkSession, made: Callable[..., T
     assert "FileScan" not in plan(feed)
     wanted = table.scan(since_version=start, changes=True).to_arrow()
     assert texts(feed.toArrow().cast(wanted.schema)) == texts(wanted)
+
+
+def test_rows_of_sorted_files_get_numbers(
+    spark: SparkSession, made: Callable[..., Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver looks their addresses up; beyond a number of rows, tasks compare them."""
+    table = made(properties={"compaction.min_segments": "2"})
+    for first in (0, 300):
+        table.append(events(first, 300))
+    table.compact("semi-major")
+    table.delete("n % 50 = 6")
+    snapshot = table.snapshot()
+    text = plan(scan(spark, snapshot, columns=["n"]))
+    assert ("NumberedFiles" in text, "Join" in text) == (True, False)
+    assert len(agree(spark, table)) == 588
+    monkeypatch.setattr(dataframe_scan, "MOST_LOOKED_AT", 250)  # one file, of 200 rows
+    text = plan(scan(spark, snapshot, columns=["n"]))
+    assert ("NumberedFiles" in text, "Join" in text) == (True, True)
+    assert len(agree(spark, table)) == 588
 
 
 @pytest.mark.parametrize("vectorized", ["true", "false"])
