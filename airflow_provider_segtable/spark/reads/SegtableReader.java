@@ -56,7 +56,8 @@ public class SegtableReader {
    * Returns the rows of files.
    *
    * @param request JSON: options of the reader, schema and constants as Spark's JSON of types, files as
-   *     lists of path, size and values of the constants, first as the name of the constant for marks
+   *     lists of path, size and values of the constants, first as the name of the constant for marks,
+   *     columns to return where rows are left out
    * @param marks words of 64 bits, least first; null if no rows are left out
    */
   public Object read(Object session, String request, byte[] marks) throws IOException {
@@ -78,12 +79,22 @@ public class SegtableReader {
     Dataset rows = ((SparkSession) session).baseRelationToDataFrame(relation);
     if (marks == null) return rows;
     Column first = functions.col(((JsonNode) asked.get("first")).asText());
-    return rows.where(unmarked(first.plus(functions.col(rowNumber())), marks));
+    rows = rows.where(unmarked(first.plus(functions.col(rowNumber())), marks));
+    return rows.select(columns((JsonNode) asked.get("columns")));
   }
 
   /** Returns the column by which Spark's reader numbers the rows of a file. */
   public String rowNumber() {
     return ParquetFileFormat$.MODULE$.ROW_INDEX_TEMPORARY_COLUMN_NAME();
+  }
+
+  private static Seq columns(JsonNode names) {
+    List found = new ArrayList();
+    for (int i = 0; i < names.size(); i++) {
+      String name = ((JsonNode) names.get(i)).asText();
+      found.add(functions.col("`" + name.replace("`", "``") + "`"));
+    }
+    return Files.seq(found);
   }
 
   private static scala.collection.immutable.Map options(JsonNode given) {

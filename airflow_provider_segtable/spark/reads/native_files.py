@@ -86,7 +86,14 @@ class NativeRead:
         if joined:
             bits = dict(enumerate(words))
             frame = unmarked_numbers(frame, bits, _FIRST, self._reader.row_number)
-        return self._shown(frame, more=bool(marks))
+        return self._shown(frame) if joined or self.placed else frame
+
+    def _shown(self, frame: DataFrame) -> DataFrame:
+        """Return the requested columns of a frame."""
+        columns = [column(frame, name) for name in self.schema.names]
+        if self.placed:
+            columns += [column(frame, ROOT), column(frame, self._reader.row_number).alias(ROW)]
+        return frame.select(columns)
 
     def _read(
         self, segments: Sequence[Segment], words: Sequence[Words], *, joined: bool
@@ -103,6 +110,7 @@ class NativeRead:
             "constants": T.StructType(constants).jsonValue(),
             "files": [*self._files(segments, firsts if words else None)],
             "first": _FIRST,
+            "columns": self._columns,
         }
         marks = None if joined or not words else np.concatenate(words).astype("<i8").tobytes()
         session = self.spark._jsparkSession  # noqa: SLF001  # there is no other way
@@ -119,14 +127,10 @@ class NativeRead:
             where = [place(segment.path)] if self.placed else []
             yield [path, segment.size, [*first, *where]]
 
-    def _shown(self, frame: DataFrame, *, more: bool) -> DataFrame:
-        """Return the requested columns of a frame."""
-        if not more and not self.placed:
-            return frame
-        columns = [column(frame, field.name) for field in self.schema]
-        if self.placed:
-            columns += [column(frame, ROOT), column(frame, self._reader.row_number).alias(ROW)]
-        return frame.select(columns)
+    @property
+    def _columns(self) -> list[str]:
+        """Return the names of the columns that rows without marked ones keep."""
+        return [*self.schema.names, *((ROOT, self._reader.row_number) if self.placed else ())]
 
     @property
     def _reader(self) -> "JavaReader":
