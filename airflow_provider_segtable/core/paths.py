@@ -21,6 +21,7 @@ from typing import Any
 
 from airflow_provider_segtable.core.errors import CorruptTable, InvalidName
 
+TIMELINE = "_segtable/timeline"
 DATA = "data"
 DELETES = "deletes"
 OWN = (DATA, DELETES, "dv")
@@ -34,6 +35,11 @@ _ADOPTED = re.compile(rf"(?!(?i:{'|'.join(OWN)})(?:/|$)){_PART}(?:/{_PART})*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _NO_PARTS = {"", ".", ".."}
 _NO_CHARACTERS = re.compile(r"[\x00-\x1f\x7f\\]")
+
+
+def event_path(n: int) -> str:
+    """Return the path of event ``n``."""
+    return f"{TIMELINE}/{n:020d}.json"
 
 
 def data_path(found: Any, *, rows: int, adopted: bool = False) -> str:

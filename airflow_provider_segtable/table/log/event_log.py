@@ -58,6 +58,7 @@ from airflow_provider_segtable.core.log.events import MOST_JOINED, Event, decode
 from airflow_provider_segtable.core.log.families.table_events import TableDropped
 from airflow_provider_segtable.core.log.fold import apply, fold
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.paths import TIMELINE, event_path
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Instant, iso
 from airflow_provider_segtable.ports.storage import Storage
@@ -80,7 +81,6 @@ from airflow_provider_segtable.table.log.sidecars import (
 if TYPE_CHECKING:
     from airflow_provider_segtable.table.log.checkpoint import CheckpointFiles, SidecarFiles
 
-TIMELINE = "_segtable/timeline"
 CHECKPOINTS = "_segtable/checkpoints"
 LAST = f"{CHECKPOINTS}/_last"
 EXPIRED = "_segtable/expired"
@@ -93,11 +93,6 @@ FAR = 1024
 """Number of events after which a state is opened from a newer checkpoint."""
 TRIES = 5
 """Number of reads that may be invalidated by expiry before the reader gives up."""
-
-
-def event_path(n: int) -> str:
-    """Return the path of event ``n``."""
-    return f"{TIMELINE}/{n:020d}.json"
 
 
 def path_of(event: Event) -> str:
@@ -699,3 +694,23 @@ class EventLog:
         """Return the number of the event that created the table; 0 if that has expired."""
         first = self.first()
         return first if first and self._begins(first) else 0
+
+
+__all__ = [
+    "CHECKPOINTS",
+    "EXPIRED",
+    "FAR",
+    "LAST",
+    "OPENING",
+    "TAGS",
+    "TIMELINE",
+    "TRIES",
+    "UNHINTED",
+    "EventLog",
+    "checkpoint_path",
+    "event_path",
+    "expired_path",
+    "number",
+    "path_of",
+    "tag_path",
+]
