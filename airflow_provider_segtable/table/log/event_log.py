@@ -159,6 +159,7 @@ class EventLog:
         self.storage = storage
         self._newest: State | None = None
         self._event: Event | None = None
+        self._file: tuple[bytes, tuple[Event, ...]] = (b"", ())  # the last one read or put
         self._shared: tuple[Event, ...] = ()
 
     def load(self) -> State:
@@ -224,11 +225,26 @@ class EventLog:
             return state
         return known if known.table.table_id == state.table.table_id else state
 
-    def remember(self, state: State, event: Event | None = None) -> State:
-        """Cache ``state`` as the newest one, and perhaps its event; return the state."""
+    def guessed(self, state: State) -> State:
+        """Return a state that may be outdated, as cheaply as it can be had, for a put that may fail.
+
+        On a remote storage it is the newest state that this process knows. On a disk the following
+        events are read, and no markers are listed: that is done after a put.
+        """
+        if self.storage.remote:
+            return self.newer(state)
+        return state if state.dropped else self._newest_of(state, state.n + 1) or state
+
+    def remember(self, state: State, file: tuple[bytes, tuple[Event, ...]] | None = None) -> State:
+        """Cache ``state`` as the newest one, and perhaps the file of its event; return the state.
+
+        Args:
+            state: the state.
+            file: the content of the file, and its events.
+        """
         self._newest = state
-        if event is not None:
-            self._event = event
+        if file is not None:
+            self._file, self._event = file, file[1][-1]
         return state
 
     def last_event(self, state: State) -> Event | None:
@@ -452,7 +468,10 @@ class EventLog:
             data = self.storage.read(path)
         except NotFound:
             return None
-        events = decode_file(data, f"{self.storage.uri}/{path}")
+        known, events = self._file
+        if data != known:
+            events = decode_file(data, f"{self.storage.uri}/{path}")
+            self._file = (data, events)
         first, last = events[0].n, events[-1]
         if first != n:
             raise CorruptTable(f"{self.storage.uri}/{path} holds event {first}: files were mixed")

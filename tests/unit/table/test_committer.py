@@ -145,7 +145,7 @@ def test_an_unreadable_log_is_read_again_after_a_lost_reply(ports: TableContext)
     assert isinstance(outcome, Committed)
     assert outcome.n == 1
     assert ports.storage.creates == 1  # type: ignore[attr-defined]
-    ports.storage.unreadable = 1  # type: ignore[attr-defined]
+    ports.storage.unreadable = 2  # type: ignore[attr-defined]
     with pytest.raises(StorageError):
         commit(ports, outcome.state, append(1, "other"))
     assert load(ports).n == 1
