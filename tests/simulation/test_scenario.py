@@ -143,7 +143,7 @@ def test_appends_beside_a_coarsening_compaction_are_carried_over() -> None:
     """While hours become a day appends go on; the model finds each row once in every version."""
     crowd = Shape(appenders=4, appends_each=8, compactors=2, planners=1, chunks=1, asks=12)
     carried = 0
-    for seed in range(20):  # as many as it takes until it has happened often enough
+    for seed in beginning_with(5, 20):  # as many as it takes until it has happened often enough
         world = build(seed, crowd, calm(delay=0.2))
         run(world)
         carried += carried_by_a_coarser_cut(world.storage)
