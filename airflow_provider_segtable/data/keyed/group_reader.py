@@ -204,8 +204,7 @@ def run_of(reads: Iterable[SegmentRead]) -> Iterator[pa.Table]:
         reads: the files, in the order of their ids; a condition's columns are among those read.
     """
     for read in reads:
-        for batch in read.batches():
-            kept = batch if read.where is None else read.where.keep(batch)
+        for kept in read.matching():
             yield with_root(pa.Table.from_batches([kept]), read.segment.file_id.partition)
 
 
