@@ -22,7 +22,6 @@ from typing import Any
 
 from airflow_provider_segtable.core.errors import CorruptTable, InvalidName
 
-TIMELINE = "_segtable/timeline"
 DATA = "data"
 DELETES = "deletes"
 OWN = (DATA, DELETES, "dv")
@@ -38,11 +37,6 @@ _NO_PARTS = {"", ".", ".."}
 _NO_CHARACTERS = re.compile(r"[\x00-\x1f\x7f\\]")
 _KNOWN = 256
 """Paths whose check is remembered: a commit names a few folders and files many times."""
-
-
-def event_path(n: int) -> str:
-    """Return the path of event ``n``."""
-    return f"{TIMELINE}/{n:020d}.json"
 
 
 def data_path(found: Any, *, rows: int, adopted: bool = False) -> str:

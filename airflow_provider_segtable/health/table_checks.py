@@ -64,6 +64,7 @@ from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.indexes.record_index import DELETED
 from airflow_provider_segtable.core.log.events import Event
 from airflow_provider_segtable.core.log.families.append_events import Appended, published
+from airflow_provider_segtable.core.log.log_paths import event_path
 from airflow_provider_segtable.core.log.state import State, index_of
 from airflow_provider_segtable.core.log_store.manifest import BucketManifest, LogRange
 from airflow_provider_segtable.core.recovery.diagnosis import (
@@ -88,7 +89,7 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.index_lifecycle import inner_tables
 from airflow_provider_segtable.table.indexes.index_entries import entries_in
 from airflow_provider_segtable.table.indexes.key_entries import records_of
-from airflow_provider_segtable.table.log.event_log import EventLog, event_path, path_of
+from airflow_provider_segtable.table.log.event_log import EventLog, path_of
 
 
 # Entries of an index of records, compared with the records

@@ -92,6 +92,14 @@ from airflow_provider_segtable.core.log.families.cleaning_events import (
 from airflow_provider_segtable.core.log.families.consumer_events import needed_from
 from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
 from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.log_paths import (
+    CHECKPOINTS,
+    EXPIRED,
+    TAGS,
+    TIMELINE,
+    expired_path,
+    number,
+)
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import is_adopted
@@ -116,15 +124,7 @@ from airflow_provider_segtable.table.index_lifecycle import (
 )
 from airflow_provider_segtable.table.indexes.index_entries import gone_entries, tombstones
 from airflow_provider_segtable.table.kept_versions import unread_since
-from airflow_provider_segtable.table.log.event_log import (
-    CHECKPOINTS,
-    EXPIRED,
-    TAGS,
-    TIMELINE,
-    EventLog,
-    expired_path,
-    number,
-)
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.log.sidecar_files import readable, unlisted_sidecars
 from airflow_provider_segtable.table.log.sidecar_notes import read_notes, write_notes
 from airflow_provider_segtable.table.log.sidecars import SIDECARS, has_sidecars

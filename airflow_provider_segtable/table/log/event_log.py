@@ -57,8 +57,18 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.log.events import MOST_JOINED, Event, decode, decode_file
 from airflow_provider_segtable.core.log.families.table_events import TableDropped
 from airflow_provider_segtable.core.log.fold import apply, fold
+from airflow_provider_segtable.core.log.log_paths import (
+    CHECKPOINTS,
+    EXPIRED,
+    LAST,
+    TIMELINE,
+    checkpoint_path,
+    event_path,
+    expired_path,
+    number,
+    tag_path,
+)
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.paths import TIMELINE, event_path
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Instant, iso
 from airflow_provider_segtable.ports.storage import Storage
@@ -81,10 +91,6 @@ from airflow_provider_segtable.table.log.sidecars import (
 if TYPE_CHECKING:
     from airflow_provider_segtable.table.log.checkpoint import CheckpointFiles, SidecarFiles
 
-CHECKPOINTS = "_segtable/checkpoints"
-LAST = f"{CHECKPOINTS}/_last"
-EXPIRED = "_segtable/expired"
-TAGS = "_segtable/tags"
 OPENING = 32
 """Number of events that are requested together with a checkpoint."""
 UNHINTED = 4
@@ -98,27 +104,6 @@ TRIES = 5
 def path_of(event: Event) -> str:
     """Return the path of the file that has an event."""
     return event_path(event.joined[0] if event.joined else event.n)
-
-
-def checkpoint_path(n: int) -> str:
-    """Return the path of the checkpoint after event ``n``."""
-    return f"{CHECKPOINTS}/{n:020d}.parquet"
-
-
-def expired_path(n: int) -> str:
-    """Return the path of the marker that allows deletion of events below ``n``."""
-    return f"{EXPIRED}/{n:020d}"
-
-
-def tag_path(name: str, n: int) -> str:
-    """Return the path of a tagged version's own checkpoint."""
-    return f"{TAGS}/{name}-{n}.parquet"
-
-
-def number(path: str) -> int | None:
-    """Return the number in the name of an event, a checkpoint or a marker; None for others."""
-    digits = path.rsplit("/", 1)[-1].partition(".")[0]
-    return int(digits) if len(digits) == len(f"{0:020d}") and digits.isdigit() else None
 
 
 def _of_one_table(events: Iterable[Event]) -> Iterator[Event]:
@@ -226,7 +211,7 @@ class EventLog:
         return known if known.table.table_id == state.table.table_id else state
 
     def guessed(self, state: State) -> State:
-        """Return a state that may be outdated, as cheaply as it can be had, for a put that may fail.
+        """Return a state that may be outdated, as cheap as it can be had, for a put that may fail.
 
         On a remote storage it is the newest state that this process knows. On a disk the following
         events are read, and no markers are listed: that is done after a put.
@@ -713,23 +698,3 @@ class EventLog:
         """Return the number of the event that created the table; 0 if that has expired."""
         first = self.first()
         return first if first and self._begins(first) else 0
-
-
-__all__ = [
-    "CHECKPOINTS",
-    "EXPIRED",
-    "FAR",
-    "LAST",
-    "OPENING",
-    "TAGS",
-    "TIMELINE",
-    "TRIES",
-    "UNHINTED",
-    "EventLog",
-    "checkpoint_path",
-    "event_path",
-    "expired_path",
-    "number",
-    "path_of",
-    "tag_path",
-]
