@@ -144,7 +144,7 @@ class EventLog:
         self.storage = storage
         self._newest: State | None = None
         self._event: Event | None = None
-        self._file: tuple[bytes, tuple[Event, ...]] = (b"", ())  # the last one read or put
+        self._file: tuple[bytes | None, tuple[Event, ...]] = (None, ())  # the last read or put
         self._shared: tuple[Event, ...] = ()
 
     def load(self) -> State:
