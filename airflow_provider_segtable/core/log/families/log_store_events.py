@@ -50,8 +50,9 @@ def bucket_of(state: State, bucket: int) -> BucketManifest:
 
 def epoch_begun(action: object, bucket: int) -> Epoch | None:
     """Return the epoch of a bucket that an action begins; None if it begins none."""
-    begins = isinstance(action, LogEpochBegun) and bucket in action.buckets
-    return action.epoch if begins else None
+    if isinstance(action, LogEpochBegun) and bucket in action.buckets:
+        return action.epoch
+    return None
 
 
 def _begun(state: State, action: LogEpochBegun, _: Stamp) -> State:
