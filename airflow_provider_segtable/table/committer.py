@@ -76,12 +76,15 @@ from airflow_provider_segtable.table.publishing.after_commit import publish_afte
 
 CHECKPOINT_EVERY = 32
 """Smallest number of events between checkpoints."""
-MOST_SPARED = 4
-"""Files of several events are checkpointed less often by their number of events, or this."""
 SEGMENTS_AN_EVENT = 4096
 """Large tables add one event per this number of segments, rounded up to a power of two."""
 MOST_EVENTS = 256
 """Largest number of events between checkpoints: an opening reads so many."""
+MOST_SPARED = MOST_EVENTS // CHECKPOINT_EVERY
+"""Files of several events are checkpointed less often by their number of events, or this.
+
+So an opening reads as many files after a checkpoint as if each event had one.
+"""
 TURN_WAIT_S = 2.0
 """Longest wait for a turn in the queue of committers."""
 HOST_WAIT_S = 0.5

@@ -211,7 +211,7 @@ class EventLog:
         return known if known.table.table_id == state.table.table_id else state
 
     def guessed(self, state: State) -> State:
-        """Return a state that may be outdated, as cheap as it can be had, for a put that may fail.
+        """Return a state that may be outdated, for a put that fails then.
 
         On a remote storage it is the newest state that this process knows. On a disk the following
         events are read, and no markers are listed: that is done after a put.
