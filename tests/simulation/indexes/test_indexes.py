@@ -228,7 +228,7 @@ PLANTED = [
     (builds_of_later_versions, slow, 3, "no entry about"),
     (copies_lose_one, slow, 0, "is lost|out of order"),
     (joins_lose_the_last, slow, 1, "no entry about"),
-    (joins_come_late, slow, 0, "joins nothing|joins what has files"),
+    (joins_come_late, slow, 1, "joins nothing|joins what has files"),
     (ids_used_again, slow, 1, "cannot be read"),
     (entries_of_others, slow, 2, "its entries about"),
 ]

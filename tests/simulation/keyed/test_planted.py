@@ -287,7 +287,7 @@ PLANTED = [
     (groups_in_record_order, slow, CHANGERS, 6, "rows"),
     (consumers_unnoticed, slow, FOLLOWERS, 1, "yet to read was cleaned"),
     (updates_by_the_row_alone, slow, FOLLOWERS, 9, "by its changes"),
-    (hidden_records_show, slow, INDEXED, 1, "a scan where"),
+    (hidden_records_show, slow, INDEXED, 5, "a scan where"),
     (rivals_unseen, slow, MOVERS, 0, "rows"),
     (keys_unsettled, slow, LATE, 4, "rows"),
     (chunks_cut_carelessly, slow, CUTTERS, 5, "rows"),
