@@ -86,8 +86,10 @@ from airflow_provider_segtable.data.parquet.table_file import (
     column_ranges,
     opened,
     plain_columns,
+    repeats,
     stored_as,
     stored_bytes,
+    with_words,
 )
 from airflow_provider_segtable.data.row_filter import ROOT_TYPE, RowFilter
 from airflow_provider_segtable.data.rows import instants
@@ -303,6 +305,7 @@ class SegmentRead:
         where: leave out row groups in which no row matches; the other rows are not filtered.
         batch_rows: the most rows of a batch.
         views: tails of files that were read before, in bounded memory.
+        words: columns of text or bytes to return as dictionaries.
     """
 
     files: DataFiles
@@ -318,6 +321,7 @@ class SegmentRead:
     where: Condition | None = None
     batch_rows: int = BATCH_ROWS
     views: Views | None = None
+    words: Sequence[str] = ()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows.
@@ -364,6 +368,22 @@ class SegmentRead:
                 many = parquet.metadata.row_group(number).num_rows > BATCH_ROWS
                 found = parquet.iter_batches(row_groups=[number], columns=names, use_threads=many)
                 yield pa.Table.from_batches([_in_schema(each, target) for each in found], target)
+
+    def repeating(self) -> set[str]:
+        """Return the columns to read of few distinct values, by the first row group; see ``words``.
+
+        Errors as ``batches``.
+        """
+        with self._opened(planned=True) as (parquet, _, _):
+            if not parquet.num_row_groups:
+                return set()
+            group, stored = parquet.metadata.row_group(0), stored_as(parquet, self.schema)
+            return {
+                name
+                for name in self._read
+                if name in stored
+                and repeats(group.column(stored[name]), self.schema.field(name).type)
+            }
 
     def plan(self) -> FilePlan:
         """Return the planned read, by the file's footer; errors as ``batches``."""
@@ -545,7 +565,7 @@ class SegmentRead:
     @contextmanager
     def _parquet(self, source: Source) -> Iterator[tuple[pq.ParquetFile | TableFile, GroupChoice]]:
         """Open a file as Parquet, and choose its row groups."""
-        words = [ROOT] if ROOT in self._read else []  # pyarrow requires that the column is read
+        words = [*self.words, *([ROOT] if ROOT in self._read else [])]  # pyarrow: columns it reads
         known = source.metadata if isinstance(source, CheckedSource | AdoptedSource) else None
         with opened(SourceFile(source), self.schema, words=words, metadata=known) as parquet:
             file = SourceFile(source)
@@ -578,6 +598,7 @@ class SegmentRead:
     @property
     def _target(self) -> pa.Schema:
         target = plain_columns(pa.schema([self.schema.field(name) for name in self._wanted]))
+        target = with_words(target, self.words)
         if self.addressed:
             target = target.append(pa.field(ROOT, ROOT_TYPE)).append(pa.field(ROW, pa.int64()))
         return target
