@@ -62,6 +62,7 @@ from airflow_provider_segtable.core.log.joint_file import (
     join_offered,
     joins,
 )
+from airflow_provider_segtable.core.log.log_paths import TIMELINE, event_path
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.time import Instant
@@ -70,8 +71,7 @@ from airflow_provider_segtable.ports.files import Ready
 from airflow_provider_segtable.ports.storage import Turn
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.feeding import MANY, Feeder, forward, new_files
-from airflow_provider_segtable.table.indexes.routing import Router
-from airflow_provider_segtable.table.log.event_log import TIMELINE, event_path
+from airflow_provider_segtable.table.indexes.router import Router
 from airflow_provider_segtable.table.publishing.after_commit import publish_after_commit
 
 CHECKPOINT_EVERY = 32

@@ -11,19 +11,14 @@ from airflow_provider_segtable.core.log.events import KIND_NAMED, decode, decode
 from airflow_provider_segtable.core.log.families.tag_events import Tagged
 from airflow_provider_segtable.core.log.fold import fold
 from airflow_provider_segtable.core.log.joint_file import in_one_file
+from airflow_provider_segtable.core.log.log_paths import TIMELINE, event_path, tag_path
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.table.committer import Change, Committed, commit
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.event_log import (
-    TIMELINE,
-    EventLog,
-    event_path,
-    path_of,
-    tag_path,
-)
+from airflow_provider_segtable.table.log.event_log import EventLog, path_of
 from airflow_provider_segtable.table.table import Table
 from tests.support.joined import put_together, together
 from tests.unit.table.committing import append, lost_reply, memory_context, rival, traps

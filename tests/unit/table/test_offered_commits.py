@@ -18,12 +18,13 @@ from airflow_provider_segtable.core.log.joint_file import (
     encode_offer,
     join_offered,
 )
+from airflow_provider_segtable.core.log.log_paths import TIMELINE
 from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.ports.storage import Turn
 from airflow_provider_segtable.storage import LocalStorage
 from airflow_provider_segtable.table.committer import Committed, Unknown, commit
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.event_log import TIMELINE, EventLog
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import create_table
 from tests.support.builders import BASE, DEFINITION, first
 from tests.support.clock import FakeClock, FakeRandomness
