@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 
 import pyarrow as pa
 import pytest
@@ -103,6 +104,18 @@ def test_small_commands_import_what_they_need(
     needed = {"pyroaring", "rich", "typer", *besides}
     assert roots(imported) & HEAVY <= needed
     assert len(imported) < most, len(imported)
+
+
+def test_a_checkpoint_is_read_without_kernels(table: str, tmp_path: Path) -> None:
+    """Arrow's reader is enough: ``pyarrow.compute`` makes a function of each of its kernels."""
+    place = tmp_path / "trips"
+    copytree(table, place)
+    log = open_context(str(place)).log
+    log.checkpoint(log.load())
+    code, imported = started("plan", str(place))
+    assert code == 0
+    assert "pyarrow.parquet" in imported
+    assert not {"pyarrow.compute", "pandas"} & imported
 
 
 OPERATORS = """
