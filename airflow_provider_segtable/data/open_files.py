@@ -372,12 +372,10 @@ def object_store(uri: str, options: Mapping[str, str]) -> Place:
         return getattr(fs, made.kind)(**made.arguments), made.path
 
 
-__all__ = ["ArrowFiles", "JoiningFile", "LocalFiles", "MemoryFiles", "SinkFile", "open_files"]
+__all__ = ["ArrowFiles", "LocalFiles", "MemoryFiles", "SinkFile", "open_files"]
 
 
 # Files in memory
-HELD = 64 << 10
-"""The most bytes that ``JoiningFile`` holds."""
 
 
 class MemorySource:
@@ -474,37 +472,6 @@ class SinkFile(io.RawIOBase):
         """Append bytes."""
         self._sink.write(data)
         return len(data)
-
-
-class JoiningFile(SinkFile):
-    """A ``SinkFile`` that joins small writes. Call ``pass_on`` before using the sink itself.
-
-    It does not write when it is closed or collected: then the sink may be closed, too.
-    """
-
-    def __init__(self, sink: Sink) -> None:
-        """Append to ``sink``."""
-        super().__init__(sink)
-        self._held = bytearray()
-
-    def tell(self) -> int:
-        """Return the number of bytes written, including those still held."""
-        return self._sink.position + len(self._held)
-
-    def write(self, data: Any) -> int:
-        """Append bytes, now or later."""
-        if len(self._held) + len(data) > HELD:
-            self.pass_on()
-        if len(data) > HELD:
-            return super().write(data)
-        self._held += data
-        return len(data)
-
-    def pass_on(self) -> None:
-        """Pass the held bytes on."""
-        if self._held:
-            held, self._held = bytes(self._held), bytearray()
-            self._sink.write(held)
 
 
 # Opening by URI

@@ -24,6 +24,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.log.events import Event, encode
 from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.log_paths import TIMELINE, event_path, expired_path
 from airflow_provider_segtable.core.schema import Schema, check_name, no_column
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.table_kind import TableKind
@@ -40,7 +41,6 @@ from airflow_provider_segtable.data.rows import is_time
 from airflow_provider_segtable.planning.properties import PUBLISH_PREFIX
 from airflow_provider_segtable.storage import probe
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.event_log import TIMELINE, event_path, expired_path
 from airflow_provider_segtable.table.property_checks import check_properties
 from airflow_provider_segtable.table.publishing.after_commit import publish_after_commit
 

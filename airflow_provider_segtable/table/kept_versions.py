@@ -39,12 +39,13 @@ from airflow_provider_segtable.core.log.families.consumer_events import (
     needed_from,
 )
 from airflow_provider_segtable.core.log.families.tag_events import Tagged, Untagged
+from airflow_provider_segtable.core.log.log_paths import tag_path
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import is_name
 from airflow_provider_segtable.core.time import Instant, moment
 from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.event_log import EventLog, tag_path
+from airflow_provider_segtable.table.log.event_log import EventLog
 
 
 def put_tag(ports: TableContext, name: str, version: int | None = None) -> int:

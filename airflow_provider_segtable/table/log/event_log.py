@@ -57,6 +57,17 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.log.events import MOST_JOINED, Event, decode, decode_file
 from airflow_provider_segtable.core.log.families.table_events import TableDropped
 from airflow_provider_segtable.core.log.fold import apply, fold
+from airflow_provider_segtable.core.log.log_paths import (
+    CHECKPOINTS,
+    EXPIRED,
+    LAST,
+    TIMELINE,
+    checkpoint_path,
+    event_path,
+    expired_path,
+    number,
+    tag_path,
+)
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Instant, iso
@@ -80,11 +91,6 @@ from airflow_provider_segtable.table.log.sidecars import (
 if TYPE_CHECKING:
     from airflow_provider_segtable.table.log.checkpoint import CheckpointFiles, SidecarFiles
 
-TIMELINE = "_segtable/timeline"
-CHECKPOINTS = "_segtable/checkpoints"
-LAST = f"{CHECKPOINTS}/_last"
-EXPIRED = "_segtable/expired"
-TAGS = "_segtable/tags"
 OPENING = 32
 """Number of events that are requested together with a checkpoint."""
 UNHINTED = 4
@@ -95,35 +101,9 @@ TRIES = 5
 """Number of reads that may be invalidated by expiry before the reader gives up."""
 
 
-def event_path(n: int) -> str:
-    """Return the path of event ``n``."""
-    return f"{TIMELINE}/{n:020d}.json"
-
-
 def path_of(event: Event) -> str:
     """Return the path of the file that has an event."""
     return event_path(event.joined[0] if event.joined else event.n)
-
-
-def checkpoint_path(n: int) -> str:
-    """Return the path of the checkpoint after event ``n``."""
-    return f"{CHECKPOINTS}/{n:020d}.parquet"
-
-
-def expired_path(n: int) -> str:
-    """Return the path of the marker that allows deletion of events below ``n``."""
-    return f"{EXPIRED}/{n:020d}"
-
-
-def tag_path(name: str, n: int) -> str:
-    """Return the path of a tagged version's own checkpoint."""
-    return f"{TAGS}/{name}-{n}.parquet"
-
-
-def number(path: str) -> int | None:
-    """Return the number in the name of an event, a checkpoint or a marker; None for others."""
-    digits = path.rsplit("/", 1)[-1].partition(".")[0]
-    return int(digits) if len(digits) == len(f"{0:020d}") and digits.isdigit() else None
 
 
 def _of_one_table(events: Iterable[Event]) -> Iterator[Event]:
@@ -164,6 +144,7 @@ class EventLog:
         self.storage = storage
         self._newest: State | None = None
         self._event: Event | None = None
+        self._file: tuple[bytes | None, tuple[Event, ...]] = (None, ())  # the last read or put
         self._shared: tuple[Event, ...] = ()
 
     def load(self) -> State:
@@ -229,11 +210,26 @@ class EventLog:
             return state
         return known if known.table.table_id == state.table.table_id else state
 
-    def remember(self, state: State, event: Event | None = None) -> State:
-        """Cache ``state`` as the newest one, and perhaps its event; return the state."""
+    def guessed(self, state: State) -> State:
+        """Return a state that may be outdated, for a put that fails then.
+
+        On a remote storage it is the newest state that this process knows. On a disk the following
+        events are read, and no markers are listed: that is done after a put.
+        """
+        if self.storage.remote:
+            return self.newer(state)
+        return state if state.dropped else self._newest_of(state, state.n + 1) or state
+
+    def remember(self, state: State, file: tuple[bytes, tuple[Event, ...]] | None = None) -> State:
+        """Cache ``state`` as the newest one, and perhaps the file of its event; return the state.
+
+        Args:
+            state: the state.
+            file: the content of the file, and its events.
+        """
         self._newest = state
-        if event is not None:
-            self._event = event
+        if file is not None:
+            self._file, self._event = file, file[1][-1]
         return state
 
     def last_event(self, state: State) -> Event | None:
@@ -457,7 +453,10 @@ class EventLog:
             data = self.storage.read(path)
         except NotFound:
             return None
-        events = decode_file(data, f"{self.storage.uri}/{path}")
+        known, events = self._file
+        if data != known:
+            events = decode_file(data, f"{self.storage.uri}/{path}")
+            self._file = (data, events)
         first, last = events[0].n, events[-1]
         if first != n:
             raise CorruptTable(f"{self.storage.uri}/{path} holds event {first}: files were mixed")

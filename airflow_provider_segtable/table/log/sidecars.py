@@ -200,10 +200,15 @@ def layers_of(state: State) -> Layers | None:
     return spaces.layers if isinstance(spaces, LayeredSpaces) else None
 
 
+def has_sidecars(state: State) -> bool:
+    """Return whether a state was opened with a checkpoint that lists sidecars."""
+    layers = layers_of(state)
+    return layers is not None and bool(layers.sidecars)
+
+
 def is_large(state: State) -> bool:
     """Return whether a state has sidecars, or may get some at its next checkpoint."""
-    layers = layers_of(state)
-    return len(state.timeline) > MOST_SEGMENTS or bool(layers and layers.sidecars)
+    return len(state.timeline) > MOST_SEGMENTS or has_sidecars(state)
 
 
 def oldest_needed(state: State) -> int:
