@@ -151,6 +151,7 @@ EngineFor = Callable[["TableContext", Sequence[str]], ChosenEngine]
 @contextmanager
 def engines(table: Any, wish: Engine, master: str | None, work: str) -> Iterator[EngineFor]:
     """Yield the choice of an engine for plans of a table."""
+    from airflow_provider_segtable.data.pandas_later import import_pandas_later
     from airflow_provider_segtable.services.attempt import in_process
 
     with ExitStack() as held:
@@ -165,6 +166,7 @@ def engines(table: Any, wish: Engine, master: str | None, work: str) -> Iterator
 
         def engine_for(ports: "TableContext", plans: Sequence[str]) -> ChosenEngine:
             if _chosen(ports.log.load(), plans, wish).local:
+                import_pandas_later()
                 return ChosenEngine(execute=in_process(ports.files))
             cores = spark().sparkContext.defaultParallelism
             from airflow_provider_segtable.spark.writes.distribution import spark_execute

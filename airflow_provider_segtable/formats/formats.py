@@ -1,7 +1,7 @@
 """The registry of formats; the modules of a format are imported when it is first looked up.
 
-Most tables are published in no format, or in one. So whether there is a target is first asked by
-its folder (``in_use``).
+Most tables are published in no format, or in one. So before a format is imported, its folder is
+looked for (``in_use``).
 """
 
 from collections.abc import Collection, Iterator, Mapping, MutableMapping
@@ -33,6 +33,10 @@ class Formats(MutableMapping[str, Format]):
             found = self._known[name] = _format(*_HOMES[name])
         return found
 
+    def is_imported(self, name: str) -> bool:
+        """Return whether the modules of a format are imported."""
+        return self._known[name] is not None
+
     def __setitem__(self, name: str, value: Format) -> None:
         """Register a format."""
         self._known[name] = value
@@ -63,13 +67,12 @@ def in_use(
 ) -> Iterator[tuple[str, Format]]:
     """Yield the formats that are enabled, or may have a target in a table's root, by name."""
     for name in formats:
-        if name in enabled or _may_have_target(name, storage):
+        apart = isinstance(formats, Formats) and not formats.is_imported(name)
+        if name in enabled or not apart or _has_folder(name, storage):
             yield name, formats[name]
 
 
-def _may_have_target(name: str, storage: Storage) -> bool:
-    if name not in _FOLDERS:
-        return True
+def _has_folder(name: str, storage: Storage) -> bool:
     try:
         return any(True for _ in storage.list(_FOLDERS[name]))
     except (SegtableError, OSError):

@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.library.log_stores import log_store_lag
 from airflow_provider_segtable.services.fleet_run import AT_ONCE, FleetRun, PortsOf, TableReport
 
 
@@ -22,6 +21,8 @@ def with_log_store_lags(run: FleetRun, ports_of: PortsOf) -> FleetRun:
         run: the run.
         ports_of: opens a table by its name, with a coordinator.
     """
+    if not any(each.log_store for each in run.tables):
+        return run
     with ThreadPoolExecutor(AT_ONCE) as pool:
         tables = tuple(pool.map(partial(_with_lag, ports_of), run.tables))
     return replace(run, tables=tables)
@@ -30,6 +31,8 @@ def with_log_store_lags(run: FleetRun, ports_of: PortsOf) -> FleetRun:
 def _with_lag(ports_of: PortsOf, report: TableReport) -> TableReport:
     if not report.log_store:
         return report
+    from airflow_provider_segtable.library.log_stores import log_store_lag
+
     with suppress(SegtableError, OSError), ports_of(report.name) as ports:
         if ports.optional_coordinator is not None:
             lag = log_store_lag(ports, report.log_store)

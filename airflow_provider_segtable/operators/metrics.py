@@ -28,11 +28,11 @@ from airflow.providers.common.compat.sdk import conf
 from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time import SECOND_US, Instant
-from airflow_provider_segtable.planning.fleet.fleet import Fleet, objective_of
 
 if TYPE_CHECKING:
     from airflow_provider_segtable.core.log.events import Event
     from airflow_provider_segtable.core.log.state import State
+    from airflow_provider_segtable.planning.fleet.fleet import Fleet
     from airflow_provider_segtable.planning.gauges import Gauge
     from airflow_provider_segtable.planning.properties import Policy
     from airflow_provider_segtable.services.compaction import PlanResult
@@ -130,9 +130,8 @@ METRICS = {
 
 def send_gauges(table: str, ports: "TableContext", policy: "Policy") -> None:
     """Send the table's numbers as they are now."""
-    from airflow_provider_segtable.library.log_stores import log_store_lag
     from airflow_provider_segtable.planning.properties import PublishSettings
-    from airflow_provider_segtable.services.fleet_run import has_log_store
+    from airflow_provider_segtable.services.log_directory import has_log_store
     from airflow_provider_segtable.services.table_gauges import table_gauges
     from airflow_provider_segtable.table.publishing.status import status_of_formats
 
@@ -142,11 +141,13 @@ def send_gauges(table: str, ports: "TableContext", policy: "Policy") -> None:
         published = status_of_formats(ports, state, formats).values() if formats else ()
         _send_all(table, table_gauges(state, policy, published, now), now)
     with _harmless("log store", table):
-        if has_log_store(ports, state):
+        if has_log_store(ports.optional_coordinator, state):
+            from airflow_provider_segtable.library.log_stores import log_store_lag
+
             _send_all(table, log_store_lag(ports, state.table.table_id).gauges(), now)
 
 
-def send_fleet(fleet: Fleet, run: "FleetRun", now: Instant) -> None:
+def send_fleet(fleet: "Fleet", run: "FleetRun", now: Instant) -> None:
     """Send the numbers of a fleet, and those of each of its tables."""
     for each in run.tables:
         with _harmless("gauges", each.name):
@@ -161,7 +162,8 @@ def send_fleet(fleet: Fleet, run: "FleetRun", now: Instant) -> None:
                 send("plan.waited", one.table, waited_s, one.offer.kind)
 
 
-def _send_table(fleet: Fleet, report: "TableReport", now: Instant) -> None:
+def _send_table(fleet: "Fleet", report: "TableReport", now: Instant) -> None:
+    from airflow_provider_segtable.planning.fleet.fleet import objective_of
     from airflow_provider_segtable.planning.fleet.objectives import compared
 
     if report.error:
@@ -174,7 +176,7 @@ def _send_table(fleet: Fleet, report: "TableReport", now: Instant) -> None:
     send("objective.missed", report.name, len(report.misses))
 
 
-def _numbers(fleet: Fleet, run: "FleetRun") -> Iterator[tuple[str, float, *tuple[str, ...]]]:
+def _numbers(fleet: "Fleet", run: "FleetRun") -> Iterator[tuple[str, float, *tuple[str, ...]]]:
     """Yield the numbers of a fleet with their labels; those of codes and kinds also if they are 0.
 
     A gauge keeps its last value, so one that is not sent again would stay.

@@ -76,11 +76,11 @@ class SegtablePlanOperator(AssetEventOperator):
         with self.opened(context, f"planning {self.table}") as ports:
             policy = self._policy(ports)
             planned = self._planned(context, ports, policy)
-            self._log_published(publish_all(ports))
-            send_gauges(self.table, ports, policy)
-        for table, run in planned.items():
-            self._log_run(table, run)
-        return self._emitter(context).emitted(context, _launches(planned))
+            try:  # the runs first: they begin while this task ends
+                return self._emitter(context).emitted(context, _launches(planned))
+            finally:
+                self._log_published(publish_all(ports))
+                send_gauges(self.table, ports, policy)
 
     def _planned(
         self, context: Context, ports: "TableContext", policy: "Policy"
@@ -96,6 +96,8 @@ class SegtablePlanOperator(AssetEventOperator):
         self.emit(context, ports, "plan", made=own_events(ports, begun))
         for folder, run in plan_inner_tables(ports, overrides=self._off()):
             planned[f"{self.table}/{folder}"] = run
+        for table, run in planned.items():
+            self._log_run(table, run)
         return planned
 
     def _emitter(self, context: Context) -> Emitter:
@@ -122,6 +124,8 @@ class SegtablePlanOperator(AssetEventOperator):
 
     def _log_published(self, run: "PublishRun") -> None:
         """Log the outcome of publishing; a failure is a warning, because plans are made anyway."""
+        if not (run.outcomes or run.failed):
+            return
         from airflow_provider_segtable.table.publishing.publisher import Refused
 
         for outcome in run.outcomes:

@@ -432,9 +432,11 @@ class SegtablePlansOperator(SegtableSparkOperator):
             self.log.info("requested again after they were cancelled: %s", ", ".join(revived))
 
     def _here(self, ports: "TableContext", plan_ids: Sequence[str]) -> "tuple[PlanResult, ...]":
+        from airflow_provider_segtable.data.pandas_later import import_pandas_later
         from airflow_provider_segtable.services.attempt import in_process
         from airflow_provider_segtable.services.compact_table import carry_out
 
+        import_pandas_later()
         return carry_out(
             ports,
             plan_ids,

@@ -395,12 +395,6 @@ def _with_log_stores(seen: Iterable[_Seen], ports_of: PortsOf) -> dict[str, _See
     }
 
 
-def has_log_store(ports: TableContext, state: State) -> bool:
-    """Return whether a log store commits to a table, or a service has a bucket of it."""
-    coordinator, table_id = ports.optional_coordinator, state.table.table_id
-    return bool(state.log_store or (coordinator and addresses(coordinator, table_id)))
-
-
 def _due(measure: Measure, runs: Iterable[PlannerRun], now: Instant) -> Instant | None:
     """Return when a look may find something else; at once if an age grows."""
     if measure.stale_index or measure.publish_lag:

@@ -37,6 +37,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CoordinatorUnavailable, SegtableError
+from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.assignment import assign
 from airflow_provider_segtable.core.log_store.manifest import Epoch
 from airflow_provider_segtable.core.paths import digest
@@ -79,6 +80,12 @@ class BucketAddress:
 def addresses(coordinator: Coordinator, table: str) -> Mapping[int, BucketAddress]:
     """Return where the buckets of a table, by id, are served."""
     return addresses_in(coordinator.claims(table, BUCKETS))
+
+
+def has_log_store(coordinator: Coordinator | None, state: State) -> bool:
+    """Return whether a log store commits to a table, or a service has a bucket of it."""
+    table = state.table.table_id
+    return bool(state.log_store or (coordinator is not None and addresses(coordinator, table)))
 
 
 def wait_addresses(

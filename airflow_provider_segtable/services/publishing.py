@@ -8,22 +8,21 @@
 
 from collections.abc import Mapping
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.planning.properties import PublishSettings
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.publishing.publisher import (
-    PublishOutcome,
-    publish,
-    read_ahead,
-)
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.table.publishing.publisher import PublishOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishRun:
     """The outcome of each format, by name; or its error, if it failed."""
 
-    outcomes: tuple[PublishOutcome, ...] = ()
+    outcomes: "tuple[PublishOutcome, ...]" = ()
     failed: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -37,6 +36,11 @@ def publish_all(ports: TableContext, properties: Mapping[str, str] | None = None
     Raises:
         TableGone, StorageError: the table's log cannot be read.
     """
+    given = ports.log.known().table.properties if properties is None else properties
+    if not PublishSettings.read(given).formats:
+        return PublishRun()
+    from airflow_provider_segtable.table.publishing.publisher import publish, read_ahead
+
     state, ahead = read_ahead(ports)
     outcomes: list[PublishOutcome] = []
     failed: dict[str, str] = {}

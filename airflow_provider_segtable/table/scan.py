@@ -69,7 +69,6 @@ from airflow_provider_segtable.data.rows import (
     polars_frame,
     with_change_columns,
 )
-from airflow_provider_segtable.data.table_kinds import arrow_kind_of
 from airflow_provider_segtable.data.vector_file import row_filters
 from airflow_provider_segtable.data.where import condition, timed
 from airflow_provider_segtable.table.chosen_files import (
@@ -605,6 +604,8 @@ class Scan:
         Raises:
             InvalidInput: the table has sketches, which only Spark can merge.
         """
+        from airflow_provider_segtable.data.table_kinds import arrow_kind_of
+
         table, where = self.state.table, self.where
         kind = arrow_kind_of(table.kind)
         kind.check_readable()

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 
 import pyarrow as pa
 import pytest
@@ -71,13 +72,15 @@ def test_completion_is_answered_by_the_table_of_commands(tmp_path: Path) -> None
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Give a table of three rows."""
+    """Give a table of three rows, twice."""
     place = str(tmp_path_factory.mktemp("starts") / "trips")
     rows = pa.table({"at": pa.array([1, 2, 3], pa.timestamp("us", "UTC")), "n": [1, 2, 3]})
     Table.create(place, schema=rows.schema, time_column="at")
     ports = open_context(place)
     coordinator = MemoryCoordinator(ports.clock, MemoryService())
-    Table(replace(ports, optional_coordinator=coordinator)).append(rows)
+    made = Table(replace(ports, optional_coordinator=coordinator))
+    made.append(rows)
+    made.append(rows)
     return place
 
 
@@ -101,6 +104,18 @@ def test_small_commands_import_what_they_need(
     needed = {"pyroaring", "rich", "typer", *besides}
     assert roots(imported) & HEAVY <= needed
     assert len(imported) < most, len(imported)
+
+
+def test_a_checkpoint_is_read_without_kernels(table: str, tmp_path: Path) -> None:
+    """Arrow's reader is enough: ``pyarrow.compute`` makes a function of each of its kernels."""
+    place = tmp_path / "trips"
+    copytree(table, place)
+    log = open_context(str(place)).log
+    log.checkpoint(log.load())
+    code, imported = started("plan", str(place))
+    assert code == 0
+    assert "pyarrow.parquet" in imported
+    assert not {"pyarrow.compute", "pandas"} & imported
 
 
 OPERATORS = """
@@ -133,3 +148,43 @@ def test_operators_import_what_reading_a_dag_needs() -> None:
     assert "airflow_provider_segtable.core.log.fold" not in ours
     assert not {name for name in ours if name.split(".")[1] in {"data", "services", "health"}}
     assert len(ours) < 110, len(ours)
+
+
+WORK = """
+import json, sys
+from dataclasses import replace
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
+from airflow_provider_segtable.planning.properties import Policy
+from airflow_provider_segtable.services.planner import plan_inner_tables, plan_table
+from airflow_provider_segtable.services.publishing import publish_all
+from airflow_provider_segtable.table.context import open_context
+
+ports = open_context(sys.argv[1])
+coordinator = MemoryCoordinator(ports.clock, MemoryService())
+ports = replace(ports, optional_coordinator=coordinator)
+run = plan_table(ports, policy=Policy.read({"compaction.min_segments": "2"}))
+list(plan_inner_tables(ports)), publish_all(ports)
+planned = sorted(sys.modules)
+
+from airflow_provider_segtable.data.pandas_later import import_pandas_later
+from airflow_provider_segtable.services.attempt import in_process
+from airflow_provider_segtable.services.compact_table import carry_out
+
+import_pandas_later()
+done = carry_out(ports, [each.plan_id for each in run.launches], in_process(ports.files))
+print(json.dumps([[each.rows for each in done], planned, sorted(sys.modules)]))
+"""
+
+
+def test_a_planner_needs_no_arrow_and_a_compaction_no_pandas(table: str) -> None:
+    """Tasks of Airflow begin a process for each commit and each plan."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", WORK, table],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    rows, planned, carried_out = json.loads(done.stdout.splitlines()[-1])
+    assert rows == [6]
+    assert roots(planned) & HEAVY == {"pyroaring"}
+    assert "pandas" not in roots(carried_out)

@@ -12,6 +12,7 @@
 5. Other packed chunks are copied as Arrow columns (``table.log.segment_rows``). Only decoded chunks
    are encoded.
 6. A row of the chunk table is copied, too, unless the chunk or its id spaces changed.
+7. Reading imports Arrow's reader alone; the kernels that write are imported by ``ChunkWriter``.
 
 ADR 0030 has the reasons.
 """
@@ -23,10 +24,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from itertools import accumulate, groupby
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.chunk import Chunk, ChunkSummary
@@ -37,7 +37,6 @@ from airflow_provider_segtable.core.log.state import IdSpace, IdSpaces, SpaceKey
 from airflow_provider_segtable.core.segment import NO_BUCKET, ChunkKey
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.core.timeline import AnyChunk, ChunkSource, PackedChunk
-from airflow_provider_segtable.data.jobs.passthrough import Assembly, Movable, examined
 from airflow_provider_segtable.data.open_files import MemorySink, MemorySource
 from airflow_provider_segtable.data.parquet.footer import Footer, read_footer
 from airflow_provider_segtable.table.log.opening import OpenedSpaces, Opening
@@ -52,6 +51,9 @@ from airflow_provider_segtable.table.log.segment_rows import (
     values_of,
 )
 from airflow_provider_segtable.table.log.segment_rows import SEGMENT_SCHEMA as SEGMENTS
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.data.jobs.passthrough import Movable
 
 ADDED_LATER: Mapping[str, Any] = {
     "bucket": NO_BUCKET,
@@ -317,6 +319,8 @@ def _decoded(
 
 def _without_late(chunks: pa.Table) -> pa.Table:
     """Return chunk rows with an unknown number of segments beside a base, if there may be one."""
+    import pyarrow.compute as pc
+
     unknown = pc.or_(pc.greater(chunks["core"], 0), pc.greater(chunks["bucket"], NO_BUCKET))
     late = pc.if_else(unknown, pa.scalar(None, pa.int64()), chunks["late"])
     return chunks.set_column(SCHEMA.get_field_index("late"), SCHEMA.field("late"), late)
@@ -396,6 +400,8 @@ class ChunkWriter:
 
     def __init__(self, state: State) -> None:
         """Begin a file with chunks of ``state``."""
+        from airflow_provider_segtable.data.jobs.passthrough import Assembly
+
         self._state = state
         self._changed = state.ids.changed
         self._last: _Source | None = None
@@ -502,6 +508,8 @@ class ChunkWriter:
 
     def _flush(self) -> None:
         """End the pending row group."""
+        from airflow_provider_segtable.data.jobs.passthrough import examined
+
         if self._rows:
             source = _encoded(pa.concat_tables(self._pending))
             found = examined(source, read_footer(source))
@@ -545,7 +553,7 @@ class _Source:
     """
 
     chunks: CheckpointChunks
-    movable: Movable | None
+    movable: "Movable | None"
     renumbered: Sequence[int] | None
 
 
@@ -557,8 +565,10 @@ def _known_source(source: CheckpointChunks, ids: IdSpaces, changed: Iterable[Chu
     return _Source(source, _movable(source), renumbered)
 
 
-def _movable(source: CheckpointChunks) -> Movable | None:
+def _movable(source: CheckpointChunks) -> "Movable | None":
     """Return a checkpoint as movable; None if its row groups have to be decoded."""
+    from airflow_provider_segtable.data.jobs.passthrough import Movable, examined
+
     footer, like = read_footer(source.bytes), _blank()
     found = examined(source.bytes, footer)
     same = (footer.schema, footer.column_orders) == (like.schema, like.column_orders)
