@@ -688,21 +688,4 @@ class EventLog:
         return first if first and self._begins(first) else 0
 
 
-__all__ = [
-    "CHECKPOINTS",
-    "EXPIRED",
-    "FAR",
-    "LAST",
-    "OPENING",
-    "TAGS",
-    "TIMELINE",
-    "TRIES",
-    "UNHINTED",
-    "EventLog",
-    "checkpoint_path",
-    "event_path",
-    "expired_path",
-    "number",
-    "path_of",
-    "tag_path",
-]
+__all__ = ["TIMELINE", "EventLog", "event_path"]
