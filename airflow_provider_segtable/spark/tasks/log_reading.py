@@ -26,9 +26,9 @@ from airflow_provider_segtable.core.errors import Fenced, LogStoreUnavailable, N
 from airflow_provider_segtable.core.log.events import Event, decode_file
 from airflow_provider_segtable.core.log.families.append_events import Appended, published
 from airflow_provider_segtable.core.log.families.log_store_events import epoch_begun
+from airflow_provider_segtable.core.log.log_paths import event_path
 from airflow_provider_segtable.core.log_store.manifest import LogRange, Offset, Position
 from airflow_provider_segtable.core.log_store.reading import Reset
-from airflow_provider_segtable.core.paths import event_path
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.data.keyed.key_groups import Flags

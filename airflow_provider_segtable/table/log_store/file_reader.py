@@ -28,13 +28,14 @@ from airflow_provider_segtable.core.errors import NotFound
 from airflow_provider_segtable.core.log.events import Event
 from airflow_provider_segtable.core.log.families.append_events import Appended, published
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
+from airflow_provider_segtable.core.log.log_paths import event_path
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.manifest import BEGINNING, LogRange, Offset, Position
 from airflow_provider_segtable.core.log_store.reading import Expired, Reset
 from airflow_provider_segtable.data.keyed.key_groups import Flags
 from airflow_provider_segtable.data.log_ranges import RangeReader
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.event_log import EventLog, event_path
+from airflow_provider_segtable.table.log.event_log import EventLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

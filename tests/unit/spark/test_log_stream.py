@@ -13,8 +13,8 @@ from airflow_provider_segtable.core.errors import (
     LogStoreUnavailable,
     WindowExpired,
 )
+from airflow_provider_segtable.core.log.log_paths import event_path
 from airflow_provider_segtable.core.log_store.bucket import Limits
-from airflow_provider_segtable.core.paths import event_path
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.data.open_files import LayeredFiles, open_files
 from airflow_provider_segtable.ports.files import DataFiles

@@ -19,10 +19,9 @@
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.dataclass import dataclass
+from airflow_provider_segtable.core.dataclass import dataclass, replace
 from airflow_provider_segtable.core.locks import Generation
 from airflow_provider_segtable.core.log.event import Conflict, Stamp, amount
 from airflow_provider_segtable.core.log.event_kind import (
