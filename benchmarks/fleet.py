@@ -44,6 +44,7 @@ from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZo
 from airflow_provider_segtable.core.log.events import Event, encode
 from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.log_paths import event_path
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
 from airflow_provider_segtable.core.time import DAY_US, MINUTE_US, Granularity, Interval
 from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet
@@ -55,7 +56,7 @@ from airflow_provider_segtable.services.fleet_tables import find_tables
 from airflow_provider_segtable.storage import open_storage
 from airflow_provider_segtable.storage.local import SystemClock
 from airflow_provider_segtable.table.context import TableContext, open_context
-from airflow_provider_segtable.table.log.event_log import EventLog, event_path
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 
 START = Granularity.DAY.chunk(1_356_998_400_000_000).start
