@@ -22,7 +22,7 @@ Files are read again only after an event that changes which files, deletions or 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from airflow_provider_segtable.core.deletion import paths
 from airflow_provider_segtable.core.errors import SegtableError
@@ -266,15 +266,18 @@ class Ledger:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows(Mapping[int, Counter[tuple[int | None, ...]]]):
-    """The rows that models show, by version, made when they are asked for."""
+class Rows(Mapping[int, Counter[tuple[Any, ...]]]):
+    """The rows that models show, by version, made when they are first asked for."""
 
-    models: Mapping[int, Model]
+    models: Mapping[int, Any]
     names: Sequence[str]
+    made: dict[int, Counter[tuple[Any, ...]]] = field(default_factory=dict)
 
-    def __getitem__(self, n: int) -> Counter[tuple[int | None, ...]]:
+    def __getitem__(self, n: int) -> Counter[tuple[Any, ...]]:
         """Return the rows of a version."""
-        return Counter(self.models[n].shown(self.names))
+        if n not in self.made:
+            self.made[n] = Counter(self.models[n].shown(self.names))
+        return self.made[n]
 
     def __iter__(self) -> Iterator[int]:
         """Yield the versions."""

@@ -18,7 +18,7 @@ from airflow_provider_segtable.table.log import checkpoint, event_log
 
 _SHARED: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...] = (
     (event_log.decode_file, (event_log,)),
-    (checkpoint.read_checkpoint, (checkpoint,)),  # event_log imports it when it is called
+    (checkpoint.read_checkpoint, (checkpoint,)),  # imported where it is called
     (fold.apply, (fold, event_log, joint_file, cleaning)),
 )
 

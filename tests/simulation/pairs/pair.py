@@ -61,6 +61,7 @@ from tests.every_reader import (
     rows_of,
     whole,
 )
+from tests.simulation.ledger import Rows
 from tests.simulation.pairs.actions import (
     ACTIONS,
     BEFORE,
@@ -356,8 +357,7 @@ class Cell:
         known = {
             n: m for n, m in self.history.items() if n >= self.created and {*chosen} <= {*m.columns}
         }
-        rows = {n: model.shown(names) for n, model in known.items()}
-        return Shown(names=names, rows=rows, key="id" if newest.keyed else "")
+        return Shown(names=names, rows=Rows(known, names), key="id" if newest.keyed else "")
 
 
 def play(base: Base, first: str, at: int, others: Sequence[str], turn: int = 0) -> Cell:
