@@ -169,10 +169,18 @@ def cut_times(column: pa.Array | pa.ChunkedArray, granularity: QueryGranularity)
 
 def _steps(at: Longs, granularity: QueryGranularity) -> Longs:
     if granularity in _UNITS:
-        moments = at.astype("M8[us]").astype(f"M8[{_UNITS[granularity]}]")
-        return moments.astype(np.int64)
+        return _months(at, _UNITS[granularity])
     width, origin = _grid(granularity)
     return at if width == 1 else np.asarray((at - origin if origin else at) // width)
+
+
+def _months(at: Longs, unit: str) -> Longs:
+    """Return the numbers of calendar months or years; mostly all rows are of one."""
+    ends = np.array([at.min(), at.max()] if len(at) else [], np.int64)
+    first_last = ends.astype("M8[us]").astype(f"M8[{unit}]").astype(np.int64)
+    if len(at) and first_last[0] == first_last[1]:
+        return np.full(len(at), first_last[0])
+    return at.astype("M8[us]").astype(f"M8[{unit}]").astype(np.int64)
 
 
 def _starts(steps: Longs, granularity: QueryGranularity) -> Longs:
@@ -228,12 +236,21 @@ def grouped(keys: Sequence[Codes], rows: int) -> Groups:
         part, parts = _from_zero(codes, most)
         if count * parts > most:
             key, count = _dense(key, count, most)
-        key = part if count == 1 else key * parts + part
+        key = _joined(key, count, part, parts)
         count *= parts
     of_row, count = _dense(key, count, most)
     a_row = np.empty(count, np.int64)
     a_row[of_row] = np.arange(rows)
     return Groups(of_row.astype(np.intp, copy=False), a_row)
+
+
+def _joined(key: Longs, count: int, part: Longs, parts: int) -> Longs:
+    """Return keys with a less significant part; a part of one value changes nothing."""
+    if count == 1 or parts == 1:
+        return part if count == 1 else key
+    key = key * parts
+    key += part
+    return key
 
 
 def _from_zero(codes: Codes, most: int) -> tuple[Longs, int]:

@@ -178,10 +178,12 @@ class Task:
 class ScatterJob:
     """Divide the rows of some blocks by range; ``folder`` receives the run.
 
-    ``row_filters`` are the row filters of the blocks' inputs, by input number.
+    ``row_filters`` are the row filters of the blocks' inputs, by input number; ``most`` bytes may
+    be decoded at once.
     """
 
     task: Task
+    most: float
     blocks: tuple[Block, ...]
     row_filters: Mapping[int, RowFilter]
     folder: str
@@ -223,11 +225,11 @@ Read = list[tuple[pa.Table, Ordinals]]
 def _bounded(files: DataFiles, job: ScatterJob) -> Iterator[Read]:
     """Yield tables as read, in lists of about the size that may be decoded at once."""
     held: Read = []
-    size, task = 0, job.task
+    size = 0
     for rows, ordinals in read_blocks(
-        files, job.blocks, task.shape, most=task.most, row_filters=job.row_filters
+        files, job.blocks, job.task.shape, most=job.most, row_filters=job.row_filters
     ):
-        if held and size + rows.nbytes > 1.5 * task.most:
+        if held and size + rows.nbytes > 1.5 * job.most:
             yield held
             held, size = [], 0
         held.append((rows, ordinals))
@@ -238,9 +240,12 @@ def _bounded(files: DataFiles, job: ScatterJob) -> Iterator[Read]:
 
 def _scattered(job: ScatterJob, files: DataFiles, held: Read, number: int) -> SortRun:
     keying = job.task.keying
-    rows = united([rows for rows, _ in held])
+    merges = job.task.row_kind.kind.merges
+    tables = [rows for rows, _ in held]
+    rows = pa.concat_tables(tables) if merges else united(tables)  # a merge copies, by column
     ordinals = np.concatenate([some for _, some in held])
     held.clear()
+    tables.clear()
     rows = job.task.row_kind.merged(rows, keying.time_column)
     found = list(_parted(rows, assigned(keying, rows, ordinals, job.task.marks)))
     first = job.blocks[0]
@@ -248,7 +253,7 @@ def _scattered(job: ScatterJob, files: DataFiles, held: Read, number: int) -> So
     parts = ((number, rows.take(places)) for number, places in found)
     run = write_run(files, f"{FOLDER}/{job.folder}/{name}", rows.schema, parts)
     run = replace(run, density=_density(rows, found, job.task))
-    return replace(run, noted=_noted(rows, found, keying)) if job.task.row_kind.kind.merges else run
+    return replace(run, noted=_noted(rows, found, keying)) if merges else run
 
 
 def united(tables: Sequence[pa.Table]) -> pa.Table:

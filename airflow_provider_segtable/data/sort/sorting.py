@@ -24,7 +24,8 @@ The stages, each of them a list of jobs:
    deleted ones. Runs are removed at the end, also after a failure.
 10. Rows with a root address keep it, in hidden columns from then on.
 11. A task holds about ``memory`` decoded bytes, however large the inputs are: batches and parts are
-    a quarter each, and exist up to three times while they are moved.
+    a quarter each, and exist up to three times while they are moved. A batch that is scattered is
+    half of it if the kind merges rows: it exists once, and is merged column by column.
 
 Source of the idea: external distribution sort (Knuth 5.4.9), with sampled splitters as in TeraSort.
 """
@@ -440,16 +441,17 @@ def run_stages(stages: SortStages, files: DataFiles | None = None) -> tuple[Segm
 
 def _scatters(plan: SortPlan) -> list[ScatterJob]:
     blocks = [block for block, _, _ in plan.blocks]
-    share = plan.spec.share / plan.task.shape.width
+    most = plan.spec.share * (2 if plan.spec.row_kind.kind.merges else 1)
     return [
         ScatterJob(
             task=plan.task,
+            most=most,
             blocks=tuple(batch),
             row_filters={block.input: plan.row_filters[block.input] for block in batch},
             folder=plan.spec.attempt,
             attempt=plan.spec.attempt,
         )
-        for batch in batches(blocks, share, plan.spec.parallelism)
+        for batch in batches(blocks, most / plan.task.shape.width, plan.spec.parallelism)
     ]
 
 

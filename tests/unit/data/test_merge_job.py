@@ -28,7 +28,7 @@ def records(keys: np.ndarray, words: list[str], seq: int) -> pa.Table:
     )
 
 
-def made(uri: str) -> tuple[Table, dict[int, str | None]]:
+def made(uri: str, engine: str) -> tuple[Table, dict[int, str | None]]:
     """Return a table of a base file and log files, and what its rows are."""
     layers = [
         (np.arange(ROWS), ["old", "red", "green"], 1),
@@ -44,6 +44,7 @@ def made(uri: str) -> tuple[Table, dict[int, str | None]]:
         primary_key="id",
         buckets=1,
         ordering="at",
+        merge=engine,
         zookeeper="memory://merge-job",
     )
     model: dict[int, str | None] = {}
@@ -52,14 +53,16 @@ def made(uri: str) -> tuple[Table, dict[int, str | None]]:
         table.upsert(rows)
         if not model:
             table.compact("semi-major")
-        model |= dict(zip(keys.tolist(), rows.column("word").to_pylist(), strict=True))
+        for key, word in zip(keys.tolist(), rows.column("word").to_pylist(), strict=True):
+            model[key] = model.get(key) if word is None and engine == "partial_update" else word
     return table, model
 
 
-def test_a_base_file_has_the_words_of_its_rows_and_no_other() -> None:
+@pytest.mark.parametrize("engine", ["latest", "partial_update"])
+def test_a_base_file_has_the_words_of_its_rows_and_no_other(engine: str) -> None:
     """Text of few values is merged as dictionaries; the file has plain types and no old word."""
-    uri = "memory://words-of-a-base"
-    table, model = made(uri)
+    uri = f"memory://words-of-a-base-{engine}"
+    table, model = made(uri, engine)
     table.compact("semi-major")
     (base,) = (segment for segment in table.snapshot().segments() if segment.rows)
     files = open_files(uri, {})
