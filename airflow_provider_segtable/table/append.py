@@ -38,6 +38,7 @@ from airflow_provider_segtable.core.log.state import LoadPart, State
 from airflow_provider_segtable.core.log_store.manifest import LogRange
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.time import Instant, Interval
+from airflow_provider_segtable.data.indexes.file_rows import KeptRows
 from airflow_provider_segtable.data.jobs.segment_writer import write_segment
 from airflow_provider_segtable.data.parquet.descriptor import encode_definition
 from airflow_provider_segtable.data.parquet.table_file import may_be_left_out
@@ -47,6 +48,7 @@ from airflow_provider_segtable.ports.coordination import Lease
 from airflow_provider_segtable.ports.files import Ready, Sink
 from airflow_provider_segtable.table.committer import Change, Unknown, commit_files, way_out
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.indexes.new_rows import source_columns
 from airflow_provider_segtable.table.log.event_log import EventLog
 
 BATCH_PRIORITY = 50
@@ -60,15 +62,28 @@ PROMPT_S = 1.0
 class NewFiles:
     """The files of one append; their commits run in the background, some at a time."""
 
-    def __init__(self, at_once: int = 1) -> None:
-        """Start without files; ``at_once`` is the most commits under way."""
+    def __init__(self, at_once: int = 1, kept: KeptRows | None = None) -> None:
+        """Start without files.
+
+        Args:
+            at_once: the most commits under way.
+            kept: keeps the rows that indexes need; by default none are kept.
+        """
         self._at_once = at_once
         self._ready: list[Ready] = []
+        self.kept = kept or KeptRows()
 
     @classmethod
-    def of(cls, ports: TableContext) -> Self:
-        """Return the files of an append: one after another reaches a disk, several a store."""
-        return cls(UPLOADS if ports.storage.remote else 1)
+    def of(cls, ports: TableContext, state: State, *, most_copies: int | None = None) -> Self:
+        """Return the files of an append: one after another reaches a disk, several a store.
+
+        Args:
+            ports: the table's ports.
+            state: the version that is written to, with its indexes.
+            most_copies: the most bytes of rows to keep for them, if these are copies.
+        """
+        kept = KeptRows(state.table.schema, source_columns(state), most_copies)
+        return cls(UPLOADS if ports.storage.remote else 1, kept)
 
     def commit(self, sink: Sink) -> None:
         """Begin to commit a file, after earlier ones if too many are under way."""
@@ -271,10 +286,16 @@ def _write_and_commit(
     ranges: tuple[LogRange, ...],
     load: LoadPart | None,
 ) -> AppendResult | Conflict:
-    files = NewFiles.of(ports)
+    files = NewFiles.of(ports, state)
     segments = written(ports, lease, write, files)
     action = Appended(segments=segments, log=ranges, load=load)
-    change = Change(action=action, commit_id=commit_id, guard=lease.check, ready=files.ready)
+    change = Change(
+        action=action,
+        commit_id=commit_id,
+        guard=lease.check,
+        ready=files.ready,
+        kept=files.kept,
+    )
     outcome = commit_files(ports, state, change, segments)
     if isinstance(outcome, Unknown):
         raise CommitUnknown(way_out(ports, change, outcome.n))
@@ -359,6 +380,7 @@ def _written(ports: TableContext, parts: Parts, seen: State, ticket: AppendTicke
             token=ports.randomness.token(),
             definition=definition,
             commit=ticket.files.commit,
+            keep=ticket.files.kept.keep,
             describe=lambda segment: (segment, part.entries),
         )
 

@@ -28,6 +28,7 @@ from airflow_provider_segtable.core.log_store.manifest import LogRange
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.core.time import Instant
+from airflow_provider_segtable.data.indexes.file_rows import MOST_COPIES
 from airflow_provider_segtable.data.indexes.records import one_each
 from airflow_provider_segtable.data.keyed.key_groups import Flags
 from airflow_provider_segtable.data.keyed.log_files import LogWriter, Records, deletions
@@ -150,6 +151,7 @@ def log_writer(
         instant=instant,
         token=ports.randomness.token,
         commit=files.commit,
+        keep=files.kept.keep,
     )
 
 
@@ -172,7 +174,7 @@ def commit_logs(
     instant = instant_after(ports, state)
     outcome = Conflict(reason="nothing was tried")
     for _ in range(TRIES):
-        files = NewFiles.of(ports)
+        files = NewFiles.of(ports, state, most_copies=MOST_COPIES)
         segments = tuple(write(state, instant, files))
         if not segments:
             raise InvalidInput(f"there are no rows to upsert to {ports.uri}")
@@ -180,6 +182,7 @@ def commit_logs(
             action=Appended(segments=segments, log=ranges, load=load),
             commit_id=commit_id,
             ready=files.ready,
+            kept=files.kept,
             begun=instant,
         )
         done = commit_files(ports, state, change, segments)

@@ -6,7 +6,8 @@ The way of an index:
    commits ``IndexRequested``. From then on the state records the lacks of the index
    (``core/indexes/index_state``, ADR 0047).
 2. ``table/committer`` asks ``table/indexes/feeding`` for the entries of every event that
-   publishes files (``data/indexes/entries``). Few entries are in the event itself, many in files
+   publishes files (``data/indexes/entries``), computed from the rows that the writer kept, or
+   else from the files (``table/indexes/new_rows``, ADR 0076). Few entries are in the event itself, many in files
    that it names (``table/indexes/index_entries``, ADR 0051). ``table/indexes/feeding`` joins the
    former in files, and copies all into the index's log. For a ``record_index`` the committer asks
    ``table/indexes/routing``: the entries of the written keys are decided with all known ones

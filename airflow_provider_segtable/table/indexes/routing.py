@@ -67,7 +67,7 @@ from airflow_provider_segtable.core.log.families.restore_events import VersionRe
 from airflow_provider_segtable.core.log.state import State, index_of
 from airflow_provider_segtable.core.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.time import Instant, Layout
-from airflow_provider_segtable.data.indexes.entries import entries
+from airflow_provider_segtable.data.indexes.entries import entries, entries_of
 from airflow_provider_segtable.data.indexes.records import (
     Decision,
     Orders,
@@ -79,7 +79,6 @@ from airflow_provider_segtable.data.indexes.records import (
 )
 from airflow_provider_segtable.data.keyed.log_files import LogWriter, Records
 from airflow_provider_segtable.data.rows import Keys
-from airflow_provider_segtable.ports.files import Ready
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.feeding import left_out
 from airflow_provider_segtable.table.indexes.index_entries import (
@@ -88,6 +87,7 @@ from airflow_provider_segtable.table.indexes.index_entries import (
     write_feed,
 )
 from airflow_provider_segtable.table.indexes.key_entries import among, entries_of_keys, records_of
+from airflow_provider_segtable.table.indexes.new_rows import NewRows
 
 MOST_ROWS = 100_000
 """Most corrections in a file; so many tombstones are far below ``log_files.LOG_BYTES``."""
@@ -362,14 +362,14 @@ class Router:
         ports: TableContext,
         action: Action,
         given: Iterable[Feed] = (),
-        ready: Ready | None = None,
+        rows: NewRows | None = None,
     ) -> None:
         """Begin without routes; indexes fed by the author of the change need none.
 
-        ``ready`` waits until the files of the action can be read; None if they can.
+        ``rows`` are those of its files.
         """
         self._ports = ports
-        self._ready = ready
+        self._new = rows or NewRows(ports)
         self._files = action.segments if isinstance(action, Appended) else ()
         self._given = {feed.index for feed in given}
         self._entries: dict[str, pa.Table] = {}
@@ -461,11 +461,9 @@ class Router:
         """Return the entries about the new records, computed once."""
         name = index.definition.id
         if name not in self._entries:
-            if self._ready is not None:
-                self._ready()
-            filled = [segment for segment in self._files if segment.path]
-            found = entries(index.definition, state.table, filled, self._ports.files)
-            self._entries[name] = found
+            filled = (segment for segment in self._files if segment.path)
+            rows = (self._new.of(segment, state, index.definition) for segment in filled)
+            self._entries[name] = entries_of(index.definition, state.table, rows)
         return self._entries[name]
 
 
