@@ -18,18 +18,16 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import partial
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
-    AlreadyExists,
     CommitConflict,
     CommitUnknown,
     InvalidInput,
-    StorageError,
 )
 from airflow_provider_segtable.core.locks import Allocation, Generation, LockRequest, Mode
 from airflow_provider_segtable.core.log.event import Conflict
@@ -38,86 +36,21 @@ from airflow_provider_segtable.core.log.state import LoadPart, State
 from airflow_provider_segtable.core.log_store.manifest import LogRange
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.time import Instant, Interval
-from airflow_provider_segtable.data.indexes.file_rows import KeptRows
 from airflow_provider_segtable.data.jobs.segment_writer import write_segment
 from airflow_provider_segtable.data.parquet.descriptor import encode_definition
 from airflow_provider_segtable.data.parquet.table_file import may_be_left_out
 from airflow_provider_segtable.data.row_checks import check_rows
 from airflow_provider_segtable.data.rows import split_by_chunk
 from airflow_provider_segtable.ports.coordination import Lease
-from airflow_provider_segtable.ports.files import Ready, Sink
 from airflow_provider_segtable.table.committer import Change, Unknown, commit_files, way_out
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes.new_rows import source_columns
 from airflow_provider_segtable.table.log.event_log import EventLog
+from airflow_provider_segtable.table.new_files import NewFiles
 
 BATCH_PRIORITY = 50
 TRIES = 5
-UPLOADS = 8
-"""The most files of one append that are uploaded at once."""
 PROMPT_S = 1.0
 """A lease that took no longer was not waited for."""
-
-
-class NewFiles:
-    """The files of one append; their commits run in the background, some at a time."""
-
-    def __init__(self, at_once: int = 1, kept: KeptRows | None = None) -> None:
-        """Start without files.
-
-        Args:
-            at_once: the most commits under way.
-            kept: keeps the rows that indexes need; by default none are kept.
-        """
-        self._at_once = at_once
-        self._ready: list[Ready] = []
-        self.kept = kept or KeptRows()
-
-    @classmethod
-    def of(cls, ports: TableContext, state: State, *, most_copies: int | None = None) -> Self:
-        """Return the files of an append: one after another reaches a disk, several a store.
-
-        Args:
-            ports: the table's ports.
-            state: the version that is written to, with its indexes.
-            most_copies: the most bytes of rows to keep for them, if these are copies.
-        """
-        kept = KeptRows(state.table.schema, source_columns(state), most_copies)
-        return cls(UPLOADS if ports.storage.remote else 1, kept)
-
-    def commit(self, sink: Sink) -> None:
-        """Begin to commit a file, after earlier ones if too many are under way."""
-        while len(self._ready) >= self._at_once:
-            self._wait(self._ready[:1])
-            del self._ready[0]
-        ready = sink.begin_commit()
-        if ready is not None:
-            self._ready.append(ready)
-
-    @property
-    def ready(self) -> Ready | None:
-        """Return a function that waits until all files are durable; None if they are."""
-        return self.wait_durable if self._ready else None
-
-    def wait_durable(self) -> None:
-        """Wait until all files are durable.
-
-        Raises:
-            StorageError: one of them could not be committed.
-        """
-        self._wait(self._ready)
-
-    def _wait(self, some: Sequence[Ready]) -> None:
-        errors: list[StorageError] = []
-        for ready in some:
-            try:
-                ready()
-            except AlreadyExists as error:  # of a data file: not an event that another writer put
-                errors.append(StorageError(str(error)))
-            except StorageError as error:
-                errors.append(error)
-        if errors:
-            raise errors[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

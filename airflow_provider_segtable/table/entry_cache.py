@@ -16,6 +16,9 @@ from airflow_provider_segtable.core.dataclass import dataclass
 MOST_BYTES = 64 << 20
 """Bytes of entries, as Arrow holds them, that a table's process keeps."""
 
+MOST_KNOWN = 128 << 20
+"""Bytes of the entries about records that a process keeps for a table that it writes to."""
+
 View = TypeVar("View")
 
 
@@ -40,6 +43,21 @@ class EntryCache:
         with self._lock:
             self._keep(key, new, size)
         return new
+
+    def found(self, key: Hashable) -> object | None:
+        """Return the view of a key, or None."""
+        with self._lock:
+            if key not in self._views:
+                return None
+            self._views.move_to_end(key)
+            return self._views[key][0]
+
+    def replace(self, key: Hashable, view: object, size: int) -> None:
+        """Keep a newer view of a key in place of the one that is there."""
+        with self._lock:
+            if key in self._views:
+                self.held -= self._views.pop(key)[1]
+            self._keep(key, view, size)
 
     def warns(self, index: str) -> bool:
         """Return whether an index is named for the first time."""

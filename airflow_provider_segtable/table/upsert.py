@@ -37,7 +37,6 @@ from airflow_provider_segtable.table.append import (
     TRIES,
     AppendResult,
     Check,
-    NewFiles,
     check_filled,
     made_before,
     nothing_appended,
@@ -45,6 +44,7 @@ from airflow_provider_segtable.table.append import (
 from airflow_provider_segtable.table.committer import Change, Unknown, commit_files, way_out
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import given_schema
+from airflow_provider_segtable.table.new_files import NewFiles
 
 WriteLogs = Callable[[State, Instant, NewFiles], Iterable[Segment]]
 """Writes log files by the layout of one version, as of an instant; returns the segments."""

@@ -28,7 +28,6 @@ from airflow_provider_segtable.data.keyed.group_reader import (
     shown_defaults,
     with_defaults,
 )
-from airflow_provider_segtable.data.keyed.keyed_rows import with_root
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.parquet.table_file import stored_columns
 from airflow_provider_segtable.ports.files import DataFiles
@@ -123,13 +122,15 @@ class FileRows:
     def records(self, columns: Sequence[str]) -> tuple[pa.Table, pa.Table]:
         """Return the records of a primary-key table, and their roots; errors as ``groups``.
 
+        If there is only one root, it is that of all records.
+
         Args:
             columns: the columns, ``ROOT_PARTITION`` among them.
         """
         if self.kept is not None:
             rows = pa.concat_tables(self._groups(record_columns(self.table), columns))
             if pc.all(pc.equal(rows.column(ROOT_PARTITION), OWN)).as_py():  # of one log file
-                return with_root(rows, self.segment.file_id.partition), own_roots(self.segment)
+                return rows, own_roots(self.segment)
         with GroupReader(self.files, self.table).opened((self.segment,)) as reader:
             (run,) = reader.runs((self.segment,), columns)
             return pa.concat_tables([*run]), reader.roots((self.segment,))

@@ -274,7 +274,10 @@ class RecordEntries:
         found[START] = pc.cast(instants(rows.column(time_column)), pa.int64()).cast(
             pa.timestamp("us", "UTC")
         )
-        places = pc.index_in(rows.column(ROOT_PARTITION), roots.column("partition"))
+        if roots.num_rows == 1:
+            places = pa.array(np.zeros(rows.num_rows, np.int64))
+        else:
+            places = pc.index_in(rows.column(ROOT_PARTITION), roots.column("partition"))
         found |= {name: roots.column(source).take(places) for name, source in _ORDER.items()}
         found[DELETED] = pc.equal(rows.column(OP), DELETE)
         return pa.table(found)

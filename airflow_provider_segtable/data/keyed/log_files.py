@@ -82,7 +82,8 @@ def deletions(column: pa.ChunkedArray | None, name: str) -> Flags:
     return np.asarray(column.to_numpy())
 
 
-def _commit(sink: Sink) -> None:
+def commit_now(sink: Sink) -> None:
+    """Commit a file, and wait until it is durable."""
     sink.commit()
 
 
@@ -117,7 +118,7 @@ class LogWriter:
     base_version: Instant
     instant: Instant
     token: Callable[[], str]
-    commit: Callable[[Sink], None] = _commit
+    commit: Callable[[Sink], None] = commit_now
     keep: Keep = keep_none
     order: Instant | None = None
     versions: dict[ChunkKey, int] = field(default_factory=dict)

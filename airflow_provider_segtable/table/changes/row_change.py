@@ -59,7 +59,6 @@ from airflow_provider_segtable.data.vector_file import Rows, deleted_rows, write
 from airflow_provider_segtable.table.append import (
     BATCH_PRIORITY,
     AppendResult,
-    NewFiles,
     Prepare,
     append_request,
     written,
@@ -68,6 +67,7 @@ from airflow_provider_segtable.table.changes.matching import present
 from airflow_provider_segtable.table.committer import Change, Committed, Unknown, commit, way_out
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
+from airflow_provider_segtable.table.new_files import NewFiles
 from airflow_provider_segtable.table.snapshot import Snapshot
 
 TRIES = 5
