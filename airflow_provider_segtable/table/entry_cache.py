@@ -50,7 +50,8 @@ class EntryCache:
             if key not in self._views:
                 return None
             self._views.move_to_end(key)
-            return self._views[key][0]
+            view: object = self._views[key][0]
+            return view
 
     def replace(self, key: Hashable, view: object, size: int) -> None:
         """Keep a newer view of a key in place of the one that is there."""
