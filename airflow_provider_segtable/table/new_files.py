@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from typing import Self
 
 from airflow_provider_segtable.core.errors import AlreadyExists, StorageError
-from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log.state import State, source_columns
 from airflow_provider_segtable.data.indexes.file_rows import KeptRows
 from airflow_provider_segtable.ports.files import Ready, Sink
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes.new_rows import source_columns
 
 UPLOADS = 8
 """The most files of one write that are uploaded at once."""

@@ -22,12 +22,6 @@ from airflow_provider_segtable.ports.files import Ready
 from airflow_provider_segtable.table.context import TableContext
 
 
-def source_columns(state: State) -> frozenset[str]:
-    """Return the columns of a version that its indexes need of each new file."""
-    kinds = (index.definition.kind for index in state.indexes.values())
-    return frozenset(name for kind in kinds for name in kind.sources(state.table))
-
-
 class NewRows:
     """The rows of one change's new files."""
 
