@@ -50,7 +50,7 @@ from airflow_provider_segtable.storage.table_paths import absolute
 from airflow_provider_segtable.table import background as process
 from airflow_provider_segtable.table.backlog import Backlog
 from airflow_provider_segtable.table.commit_queue import CommitQueue
-from airflow_provider_segtable.table.entry_cache import MOST_KNOWN, EntryCache
+from airflow_provider_segtable.table.entry_cache import MOST_KNOWN, EntryCache, ViewCache
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.publications import Publications
 from airflow_provider_segtable.table.read_recorder import (
@@ -193,8 +193,8 @@ class TableContext:
     background: Background | None = field(default=None, repr=False, compare=False)
     log: EventLog = field(init=False, repr=False, compare=False)
     entries: EntryCache = field(init=False, repr=False, compare=False, default_factory=EntryCache)
-    known: EntryCache = field(
-        init=False, repr=False, compare=False, default_factory=partial(EntryCache, MOST_KNOWN)
+    known: ViewCache = field(
+        init=False, repr=False, compare=False, default_factory=partial(ViewCache, MOST_KNOWN)
     )
     publications: Publications = field(
         init=False, repr=False, compare=False, default_factory=Publications

@@ -1,8 +1,10 @@
-"""Cache of index entries in a process, so that it does not read them for each scan.
+"""Caches of what a process reads of a table's files, so that it does not read them for each scan.
 
 1. The key of a view includes the events that fed the index. So a later feed makes another key, and
    nothing has to be invalidated.
 2. The kept views have at most ``MOST_BYTES`` of entries; the least recently used are dropped first.
+3. Decoded pages of keys (``data.parquet.number_pages``) have a cache of their own, of equal size.
+   Look-ups of random keys fill it, and displace no tails of files, fates or entries.
 """
 
 from collections import OrderedDict
@@ -23,14 +25,22 @@ View = TypeVar("View")
 
 
 @dataclass(slots=True)
-class EntryCache:
-    """Views of entries by their keys, and the indexes named by a warning."""
+class ViewCache:
+    """Views by their keys, of at most so many bytes."""
 
     most: int = MOST_BYTES
     held: int = 0
-    warned: set[str] = field(default_factory=set)
     _views: OrderedDict[Hashable, tuple[Any, int]] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock)
+
+    def kept(self, key: Hashable) -> Any:
+        """Return the view of a key; None if it is not kept."""
+        with self._lock:
+            found = self._views.get(key)
+            if found is None:
+                return None
+            self._views.move_to_end(key)
+            return found[0]
 
     def view(self, key: Hashable, made: Callable[[], tuple[View, int]]) -> View:
         """Return the view of a key; ``made`` makes it, with the bytes of its entries."""
@@ -44,28 +54,12 @@ class EntryCache:
             self._keep(key, new, size)
         return new
 
-    def found(self, key: Hashable) -> object | None:
-        """Return the view of a key, or None."""
-        with self._lock:
-            if key not in self._views:
-                return None
-            self._views.move_to_end(key)
-            view: object = self._views[key][0]
-            return view
-
     def replace(self, key: Hashable, view: object, size: int) -> None:
         """Keep a newer view of a key in place of the one that is there."""
         with self._lock:
             if key in self._views:
                 self.held -= self._views.pop(key)[1]
             self._keep(key, view, size)
-
-    def warns(self, index: str) -> bool:
-        """Return whether an index is named for the first time."""
-        with self._lock:
-            new = index not in self.warned
-            self.warned.add(index)
-            return new
 
     def _keep(self, key: Hashable, view: object, size: int) -> None:
         """Keep a view in place of the least recently used; a view that is too large is not kept."""
@@ -76,3 +70,18 @@ class EntryCache:
         while self.held > self.most:
             _, (_, gone) = self._views.popitem(last=False)
             self.held -= gone
+
+
+@dataclass(slots=True)
+class EntryCache(ViewCache):
+    """Views of entries by their keys, decoded pages, and the indexes named by a warning."""
+
+    warned: set[str] = field(default_factory=set)
+    pages: ViewCache = field(default_factory=ViewCache)
+
+    def warns(self, index: str) -> bool:
+        """Return whether an index is named for the first time."""
+        with self._lock:
+            new = index not in self.warned
+            self.warned.add(index)
+            return new

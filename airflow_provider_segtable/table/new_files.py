@@ -2,7 +2,7 @@
 
 1. A file is committed while the next one is written. Before an event names any of them, its author
    waits for all (``wait_durable``).
-2. The rows that indexes need are kept in memory (``data.indexes.file_rows``).
+2. The rows that indexes need are kept in memory (``data.indexes.kept_rows``).
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import Self
 
 from airflow_provider_segtable.core.errors import AlreadyExists, StorageError
 from airflow_provider_segtable.core.log.state import State, source_columns
-from airflow_provider_segtable.data.indexes.file_rows import KeptRows
+from airflow_provider_segtable.data.indexes.kept_rows import KeptRows
 from airflow_provider_segtable.ports.files import Ready, Sink
 from airflow_provider_segtable.table.context import TableContext
 

@@ -28,7 +28,7 @@ from airflow_provider_segtable.core.log_store.manifest import LogRange
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.core.time import Instant
-from airflow_provider_segtable.data.indexes.file_rows import MOST_COPIES
+from airflow_provider_segtable.data.indexes.kept_rows import MOST_COPIES
 from airflow_provider_segtable.data.indexes.records import one_each
 from airflow_provider_segtable.data.keyed.key_groups import Flags
 from airflow_provider_segtable.data.keyed.log_files import LogWriter, Records, deletions

@@ -16,7 +16,8 @@ from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.indexes.entries import entries, entries_of
-from airflow_provider_segtable.data.indexes.file_rows import FileRows, KeptRows
+from airflow_provider_segtable.data.indexes.file_rows import FileRows
+from airflow_provider_segtable.data.indexes.kept_rows import KeptRows
 from airflow_provider_segtable.data.jobs import segment_writer
 from airflow_provider_segtable.data.jobs.segment_writer import write_segment
 from airflow_provider_segtable.data.keyed.log_files import LogWriter, Records

@@ -1,7 +1,7 @@
 """Rows of data files, as indexes see them: kept by the writer of a file, or read from it.
 
 1. A writer has the rows of its files in memory. It keeps them until its event is committed, in the
-   columns that indexes need (``KeptRows``). So their entries cost no reading.
+   columns that indexes need (``kept_rows``). So their entries cost no reading.
 2. Rows are kept by row group, as they are written. So entries are the same from kept rows and from
    the file; ``tests/property/test_kept_rows.py`` compares them.
 3. Kept rows have the names and types of one schema. They are used only in a version with this
@@ -10,14 +10,13 @@
    in memory anyway are kept without a copy, so they need no bound.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.indexes.index_kind import known_columns
-from airflow_provider_segtable.core.schema import Schema
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.merge_rules import OWN, ROOT_PARTITION
@@ -31,60 +30,6 @@ from airflow_provider_segtable.data.keyed.group_reader import (
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.parquet.table_file import stored_columns
 from airflow_provider_segtable.ports.files import DataFiles
-
-MOST_COPIES = 128 << 20
-"""Bytes of copied rows that a write keeps."""
-
-
-class KeptRows:
-    """The rows of new files by path, in some columns."""
-
-    def __init__(
-        self, schema: Schema | None = None, columns: Collection[str] = (), most: int | None = None
-    ) -> None:
-        """Begin without rows.
-
-        Args:
-            schema: the schema of the rows.
-            columns: the columns to keep; nothing is kept without one.
-            most: the most bytes to keep; without a bound if None.
-        """
-        self._schema = schema
-        self._columns = frozenset(columns)
-        self._most = most
-        self._bytes = 0
-        self._groups: dict[str, list[pa.Table]] = {}
-        self._left_out: set[str] = set()
-
-    def keep(self, path: str, rows: pa.Table) -> None:
-        """Keep the next row group of a file, or none of the file if there is no room."""
-        if not self._columns or path in self._left_out:
-            return
-        some = rows.select([name for name in rows.column_names if name in self._columns])
-        groups = self._groups.setdefault(path, [])
-        groups.append(some)
-        if self._most is not None:
-            self._bytes += some.nbytes
-            if self._bytes > self._most:
-                self._left_out.add(path)
-                self._bytes -= sum(each.nbytes for each in self._groups.pop(path))
-
-    def seen(self, path: str) -> bool:
-        """Return whether rows of a file were given, kept or not."""
-        return path in self._groups or path in self._left_out
-
-    def of(self, path: str, schema: Schema, columns: Collection[str]) -> Sequence[pa.Table] | None:
-        """Return the row groups of a file; None if they are not kept, or not in these columns.
-
-        Args:
-            path: the file.
-            schema: the schema of the version that is asked.
-            columns: the columns, by their names there.
-        """
-        groups = self._groups.get(path)
-        if groups is None or self._schema != schema:
-            return None
-        return groups if {*groups[0].column_names}.issuperset(columns) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,7 +54,7 @@ from airflow_provider_segtable.core.requests.change_request import (
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.conditions import Condition
-from airflow_provider_segtable.data.indexes.file_rows import KeptRows
+from airflow_provider_segtable.data.indexes.kept_rows import KeptRows
 from airflow_provider_segtable.data.vector_file import Rows, deleted_rows, write_vectors
 from airflow_provider_segtable.table.append import (
     BATCH_PRIORITY,

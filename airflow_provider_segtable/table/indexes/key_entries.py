@@ -228,7 +228,7 @@ def known_of_keys(
 def _known(ports: TableContext, state: State, index: IndexState) -> KnownEntries | None:
     """Return the entries of a version in memory; None if files are to be read."""
     name = index.definition.id
-    held = ports.known.found(name)
+    held = ports.known.kept(name)
     if isinstance(held, KnownEntries):
         if held.n == state.n:
             return held

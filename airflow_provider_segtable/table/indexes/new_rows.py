@@ -10,16 +10,20 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from airflow_provider_segtable.core.indexes.index_state import IndexDefinition
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.schema import Schema
 from airflow_provider_segtable.core.segment import Segment
-from airflow_provider_segtable.data.indexes.file_rows import MOST_COPIES, FileRows, KeptRows
+from airflow_provider_segtable.data.indexes.kept_rows import MOST_COPIES, KeptRows
 from airflow_provider_segtable.ports.files import Ready
 from airflow_provider_segtable.table.context import TableContext
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_segtable.data.indexes.file_rows import FileRows
 
 
 class NewRows:
@@ -38,7 +42,7 @@ class NewRows:
         self._read_for: tuple[Schema, list[str]] | None = None
         self._ready = ready
 
-    def of(self, segment: Segment, state: State, index: IndexDefinition) -> FileRows:
+    def of(self, segment: Segment, state: State, index: IndexDefinition) -> "FileRows":
         """Return the rows of a file; reading them fails as ``FileRows.groups`` does.
 
         Args:
@@ -49,6 +53,8 @@ class NewRows:
         Raises:
             SegtableError: the file cannot be read, or is damaged.
         """
+        from airflow_provider_segtable.data.indexes.file_rows import FileRows
+
         rows = FileRows(segment=segment, table=state.table, files=self._ports.files)
         wanted = index.kind.sources(state.table)
         if not wanted:
@@ -65,14 +71,14 @@ class NewRows:
 
     def _kept_of(
         self, segment: Segment, state: State, wanted: Sequence[str]
-    ) -> Sequence[pa.Table] | None:
+    ) -> "Sequence[pa.Table] | None":
         schema = state.table.schema
         same = segment.schema == schema.number
         return self._kept.of(segment.path, schema, wanted) if same else None
 
     def _read_once(
-        self, rows: FileRows, state: State, wanted: Sequence[str]
-    ) -> Sequence[pa.Table] | None:
+        self, rows: "FileRows", state: State, wanted: Sequence[str]
+    ) -> "Sequence[pa.Table] | None":
         """Return the rows of a file, read for all indexes; None if only one index needs them."""
         if self._ready is not None:
             self._ready()

@@ -10,11 +10,10 @@ import pytest
 
 from airflow_provider_segtable.core.tables.evolution import RenameColumn
 from airflow_provider_segtable.core.time import HOUR_US
-from airflow_provider_segtable.data.indexes import file_rows
 from airflow_provider_segtable.data.indexes.entries import entries
 from airflow_provider_segtable.table import committer, upsert
 from airflow_provider_segtable.table.committer import Change
-from airflow_provider_segtable.table.indexes import feeding
+from airflow_provider_segtable.table.indexes import feeding, new_rows
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table import keyed_indexed
 from tests.unit.table.conftest import rows
@@ -139,7 +138,7 @@ def test_copies_of_rows_are_kept_up_to_a_bound(
 ) -> None:
     """Beyond it files are read."""
     monkeypatch.setattr(upsert, "MOST_COPIES", 1)
-    monkeypatch.setattr(file_rows, "MOST_COPIES", 1)
+    monkeypatch.setattr(new_rows, "MOST_COPIES", 1)
     table = keyed_indexed.new_table(tmp_path)
     table.create_index("stats", "column_stats", ["key", "v"])
     before = table.state().n

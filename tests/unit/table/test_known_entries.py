@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_segtable.data.indexes.known_entries import KnownEntries
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.table.committer import forward_feeds
-from airflow_provider_segtable.table.entry_cache import EntryCache
+from airflow_provider_segtable.table.entry_cache import ViewCache
 from airflow_provider_segtable.table.indexes import index_entries, key_entries
 from airflow_provider_segtable.table.indexes.index_entries import index_ports
 from airflow_provider_segtable.table.indexes.key_entries import entries_of_keys, known_of_keys
@@ -23,7 +23,7 @@ EVERY = pa.table({"key_1": pa.array(range(40), pa.int64())})
 
 def known(table: Table) -> object:
     """Return what a process keeps in memory."""
-    return table.ports.known.found(table.index(KEYS).definition.id)
+    return table.ports.known.kept(table.index(KEYS).definition.id)
 
 
 def check(table: Table) -> None:
@@ -106,7 +106,7 @@ def test_a_process_that_writes_once_loads_nothing(tmp_path: Path) -> None:
 def test_an_index_without_room_is_read(tmp_path: Path) -> None:
     """As long as the process lasts."""
     table = new_table(tmp_path)
-    object.__setattr__(table.ports, "known", EntryCache(100))
+    object.__setattr__(table.ports, "known", ViewCache(100))
     for turn in range(8):
         upsert(table, {"key": turn % 3, "day": turn % 2, "seq": turn})
         check(table)
