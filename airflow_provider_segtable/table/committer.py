@@ -135,8 +135,7 @@ class Change:
 
     ``ready`` waits until the files that the action names are durable; None if they are. The event
     is not earlier than ``begun``, even if the author's clock was set back meanwhile. ``feeds`` are
-    entries of indexes that the author has written; those of other indexes are written here, from
-    the rows of new files that the author ``kept``, or else from the files.
+    entries of indexes that the author has written; others are made of ``kept`` rows or of files.
     """
 
     action: Action
@@ -292,10 +291,8 @@ class _Loop:
     """
 
     def __init__(self, ports: TableContext, change: Change, state: State) -> None:
-        self.ports = ports
-        self.change = change
-        self.state = state
-        self.log = ports.log
+        self.ports, self.log = ports, ports.log
+        self.change, self.state = change, state
         rows = NewRows(ports, change.kept, change.ready)
         self.feeder = Feeder(ports, change.feeds, rows)
         self.router = Router(ports, change.action, change.feeds, rows)
@@ -304,10 +301,8 @@ class _Loop:
         self.error: Exception | None = None
         self.guesses = True
         self.offers = True
-        self.raced = False
-        self.queued = False
+        self.raced = self.queued = self.carried = False
         self.put: _Put | None = None
-        self.carried = False
         self.turn: ExitStack | None = None
 
     @property
