@@ -28,7 +28,7 @@ class of data structures for associative searching" (1984).
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from enum import StrEnum
@@ -108,6 +108,14 @@ class Schema:
             column if column.id else replace(column, id=at)
             for at, column in enumerate(self.columns, start=1)
         )
+
+    def names_of(self, ids: Collection[int]) -> dict[int, str]:
+        """Return the names of the columns that have some ids, in the schema's order."""
+        return {
+            column.id or at: column.name
+            for at, column in enumerate(self.columns, start=1)
+            if (column.id or at) in ids
+        }
 
 
 def encode_columns(schema: Schema) -> list[dict[str, Any]]:

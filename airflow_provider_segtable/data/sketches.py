@@ -126,13 +126,14 @@ def value_hashes(values: pa.Array) -> Hashes:
     if of_any_length(kind):
         return _of_bytes(ByteStrings.of(values))
     if is_.is_date32(kind):
-        return _of_words(values.cast(pa.int32()).cast(pa.int64()))
+        return _of_words(values.view(pa.int32()).cast(pa.int64()))
     if is_.is_timestamp(kind):
         return _of_words(instants(values))
     if is_.is_signed_integer(kind) or is_.is_boolean(kind):
-        return _of_words(values.cast(pa.int64()))
+        return _of_words(values if is_.is_int64(kind) else values.cast(pa.int64()))
     if is_.is_floating(kind):
-        doubles = np.array(values.cast(pa.float64())) + 0.0  # minus zero becomes zero
+        wide = values if is_.is_float64(kind) else values.cast(pa.float64())
+        doubles = np.asarray(wide) + 0.0  # minus zero becomes zero
         doubles[np.isnan(doubles)] = np.nan
         return _of_words(doubles)
     if is_.is_decimal128(kind):

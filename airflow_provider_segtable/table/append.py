@@ -18,18 +18,16 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import partial
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
-    AlreadyExists,
     CommitConflict,
     CommitUnknown,
     InvalidInput,
-    StorageError,
 )
 from airflow_provider_segtable.core.locks import Allocation, Generation, LockRequest, Mode
 from airflow_provider_segtable.core.log.event import Conflict
@@ -44,65 +42,15 @@ from airflow_provider_segtable.data.parquet.table_file import may_be_left_out
 from airflow_provider_segtable.data.row_checks import check_rows
 from airflow_provider_segtable.data.rows import split_by_chunk
 from airflow_provider_segtable.ports.coordination import Lease
-from airflow_provider_segtable.ports.files import Ready, Sink
 from airflow_provider_segtable.table.committer import Change, Unknown, commit_files, way_out
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
+from airflow_provider_segtable.table.new_files import NewFiles
 
 BATCH_PRIORITY = 50
 TRIES = 5
-UPLOADS = 8
-"""The most files of one append that are uploaded at once."""
 PROMPT_S = 1.0
 """A lease that took no longer was not waited for."""
-
-
-class NewFiles:
-    """The files of one append; their commits run in the background, some at a time."""
-
-    def __init__(self, at_once: int = 1) -> None:
-        """Start without files; ``at_once`` is the most commits under way."""
-        self._at_once = at_once
-        self._ready: list[Ready] = []
-
-    @classmethod
-    def of(cls, ports: TableContext) -> Self:
-        """Return the files of an append: one after another reaches a disk, several a store."""
-        return cls(UPLOADS if ports.storage.remote else 1)
-
-    def commit(self, sink: Sink) -> None:
-        """Begin to commit a file, after earlier ones if too many are under way."""
-        while len(self._ready) >= self._at_once:
-            self._wait(self._ready[:1])
-            del self._ready[0]
-        ready = sink.begin_commit()
-        if ready is not None:
-            self._ready.append(ready)
-
-    @property
-    def ready(self) -> Ready | None:
-        """Return a function that waits until all files are durable; None if they are."""
-        return self.wait_durable if self._ready else None
-
-    def wait_durable(self) -> None:
-        """Wait until all files are durable.
-
-        Raises:
-            StorageError: one of them could not be committed.
-        """
-        self._wait(self._ready)
-
-    def _wait(self, some: Sequence[Ready]) -> None:
-        errors: list[StorageError] = []
-        for ready in some:
-            try:
-                ready()
-            except AlreadyExists as error:  # of a data file: not an event that another writer put
-                errors.append(StorageError(str(error)))
-            except StorageError as error:
-                errors.append(error)
-        if errors:
-            raise errors[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,10 +219,16 @@ def _write_and_commit(
     ranges: tuple[LogRange, ...],
     load: LoadPart | None,
 ) -> AppendResult | Conflict:
-    files = NewFiles.of(ports)
+    files = NewFiles.of(ports, state)
     segments = written(ports, lease, write, files)
     action = Appended(segments=segments, log=ranges, load=load)
-    change = Change(action=action, commit_id=commit_id, guard=lease.check, ready=files.ready)
+    change = Change(
+        action=action,
+        commit_id=commit_id,
+        guard=lease.check,
+        ready=files.ready,
+        kept=files.kept,
+    )
     outcome = commit_files(ports, state, change, segments)
     if isinstance(outcome, Unknown):
         raise CommitUnknown(way_out(ports, change, outcome.n))
@@ -359,6 +313,7 @@ def _written(ports: TableContext, parts: Parts, seen: State, ticket: AppendTicke
             token=ports.randomness.token(),
             definition=definition,
             commit=ticket.files.commit,
+            keep=ticket.files.kept.keep,
             describe=lambda segment: (segment, part.entries),
         )
 

@@ -66,11 +66,13 @@ from airflow_provider_segtable.core.log.log_paths import TIMELINE, event_path
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.time import Instant
+from airflow_provider_segtable.data.indexes.kept_rows import KeptRows
 from airflow_provider_segtable.planning.properties import PUBLISH_PREFIX
 from airflow_provider_segtable.ports.files import Ready
 from airflow_provider_segtable.ports.storage import Turn
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.feeding import MANY, Feeder, forward, new_files
+from airflow_provider_segtable.table.indexes.new_rows import NewRows
 from airflow_provider_segtable.table.indexes.router import Router
 from airflow_provider_segtable.table.publishing.after_commit import publish_after_commit
 
@@ -133,7 +135,7 @@ class Change:
 
     ``ready`` waits until the files that the action names are durable; None if they are. The event
     is not earlier than ``begun``, even if the author's clock was set back meanwhile. ``feeds`` are
-    entries of indexes that the author has written; those of other indexes are written here.
+    entries of indexes that the author has written; others are made of ``kept`` rows or of files.
     """
 
     action: Action
@@ -142,6 +144,7 @@ class Change:
     ready: Ready | None = None
     begun: Instant = 0
     feeds: tuple[Feed, ...] = ()
+    kept: KeptRows | None = None
 
 
 def commit(
@@ -288,21 +291,18 @@ class _Loop:
     """
 
     def __init__(self, ports: TableContext, change: Change, state: State) -> None:
-        self.ports = ports
-        self.change = change
-        self.state = state
-        self.log = ports.log
-        self.feeder = Feeder(ports, change.feeds, change.ready)
-        self.router = Router(ports, change.action, change.feeds, change.ready)
+        self.ports, self.log = ports, ports.log
+        self.change, self.state = change, state
+        rows = NewRows(ports, change.kept, change.ready)
+        self.feeder = Feeder(ports, change.feeds, rows)
+        self.router = Router(ports, change.action, change.feeds, rows)
         self.unresolved: int | None = None
         self.outcome: Outcome | None = None
         self.error: Exception | None = None
         self.guesses = True
         self.offers = True
-        self.raced = False
-        self.queued = False
+        self.raced = self.queued = self.carried = False
         self.put: _Put | None = None
-        self.carried = False
         self.turn: ExitStack | None = None
 
     @property

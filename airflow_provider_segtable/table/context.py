@@ -19,6 +19,7 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field, replace
+from functools import partial
 
 from airflow_provider_segtable.coordination.address import SESSION_TIMEOUT_S, connect
 from airflow_provider_segtable.coordination.zookeeper.access import access_of
@@ -49,7 +50,7 @@ from airflow_provider_segtable.storage.table_paths import absolute
 from airflow_provider_segtable.table import background as process
 from airflow_provider_segtable.table.backlog import Backlog
 from airflow_provider_segtable.table.commit_queue import CommitQueue
-from airflow_provider_segtable.table.entry_cache import EntryCache
+from airflow_provider_segtable.table.entry_cache import MOST_KNOWN, EntryCache, ViewCache
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.publications import Publications
 from airflow_provider_segtable.table.read_recorder import (
@@ -192,6 +193,9 @@ class TableContext:
     background: Background | None = field(default=None, repr=False, compare=False)
     log: EventLog = field(init=False, repr=False, compare=False)
     entries: EntryCache = field(init=False, repr=False, compare=False, default_factory=EntryCache)
+    known: ViewCache = field(
+        init=False, repr=False, compare=False, default_factory=partial(ViewCache, MOST_KNOWN)
+    )
     publications: Publications = field(
         init=False, repr=False, compare=False, default_factory=Publications
     )
@@ -290,7 +294,7 @@ class TableContext:
     def by(self, author: str) -> "TableContext":
         """Return the same ports for another author; both share what they have read."""
         made = replace(self, author=author)
-        for name in ("log", "entries", "publications", "backlog", "commits"):
+        for name in ("log", "entries", "known", "publications", "backlog", "commits"):
             object.__setattr__(made, name, getattr(self, name))
         return made
 

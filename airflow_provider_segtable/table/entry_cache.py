@@ -18,6 +18,9 @@ from airflow_provider_segtable.core.dataclass import dataclass
 MOST_BYTES = 64 << 20
 """Bytes of entries, as Arrow holds them, that a table's process keeps."""
 
+MOST_KNOWN = 128 << 20
+"""Bytes of the entries about records that a process keeps for a table that it writes to."""
+
 View = TypeVar("View")
 
 
@@ -50,6 +53,13 @@ class ViewCache:
         with self._lock:
             self._keep(key, new, size)
         return new
+
+    def replace(self, key: Hashable, view: object, size: int) -> None:
+        """Keep a newer view of a key in place of the one that is there."""
+        with self._lock:
+            if key in self._views:
+                self.held -= self._views.pop(key)[1]
+            self._keep(key, view, size)
 
     def _keep(self, key: Hashable, view: object, size: int) -> None:
         """Keep a view in place of the least recently used; a view that is too large is not kept."""

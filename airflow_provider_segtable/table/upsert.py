@@ -28,6 +28,7 @@ from airflow_provider_segtable.core.log_store.manifest import LogRange
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.core.time import Instant
+from airflow_provider_segtable.data.indexes.kept_rows import MOST_COPIES
 from airflow_provider_segtable.data.indexes.records import one_each
 from airflow_provider_segtable.data.keyed.key_groups import Flags
 from airflow_provider_segtable.data.keyed.log_files import LogWriter, Records, deletions
@@ -36,7 +37,6 @@ from airflow_provider_segtable.table.append import (
     TRIES,
     AppendResult,
     Check,
-    NewFiles,
     check_filled,
     made_before,
     nothing_appended,
@@ -44,6 +44,7 @@ from airflow_provider_segtable.table.append import (
 from airflow_provider_segtable.table.committer import Change, Unknown, commit_files, way_out
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import given_schema
+from airflow_provider_segtable.table.new_files import NewFiles
 
 WriteLogs = Callable[[State, Instant, NewFiles], Iterable[Segment]]
 """Writes log files by the layout of one version, as of an instant; returns the segments."""
@@ -150,6 +151,7 @@ def log_writer(
         instant=instant,
         token=ports.randomness.token,
         commit=files.commit,
+        keep=files.kept.keep,
     )
 
 
@@ -172,7 +174,7 @@ def commit_logs(
     instant = instant_after(ports, state)
     outcome = Conflict(reason="nothing was tried")
     for _ in range(TRIES):
-        files = NewFiles.of(ports)
+        files = NewFiles.of(ports, state, most_copies=MOST_COPIES)
         segments = tuple(write(state, instant, files))
         if not segments:
             raise InvalidInput(f"there are no rows to upsert to {ports.uri}")
@@ -180,6 +182,7 @@ def commit_logs(
             action=Appended(segments=segments, log=ranges, load=load),
             commit_id=commit_id,
             ready=files.ready,
+            kept=files.kept,
             begun=instant,
         )
         done = commit_files(ports, state, change, segments)

@@ -44,7 +44,7 @@ def lagging(building: Flights, monkeypatch: pytest.MonkeyPatch) -> Flights:
     """Give a table with an index that lacks the newest event alone."""
     build_index(building.table)
     with monkeypatch.context() as patch:
-        patch.setattr(feeding, "MOST_FEED_BYTES", 0)
+        patch.setattr(feeding, "MOST_WAITING", 0)
         building.append(1)
     return building
 
@@ -140,7 +140,7 @@ def test_now_is_the_version_of_the_first_look(
     assert poking.poke({}) is False
     build_index(lagging.table)
     with monkeypatch.context() as patch:
-        patch.setattr(feeding, "MOST_FEED_BYTES", 0)
+        patch.setattr(feeding, "MOST_WAITING", 0)
         lagging.append(1)
     assert poking.poke({}) is True
     assert event_of(trigger)["status"] == "success"

@@ -128,7 +128,7 @@ class History:
 def unrouted() -> Iterator[None]:
     """Let every write be too large to be routed."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(feeding, "MOST_FEED_BYTES", 0)
+        patch.setattr(feeding, "MOST_WAITING", 0)
         yield
 
 

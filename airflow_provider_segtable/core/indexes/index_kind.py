@@ -86,6 +86,10 @@ class IndexKind(Protocol):
         """Return the kind bound to the columns of a table."""
         ...
 
+    def sources(self, table: TableDefinition) -> tuple[str, ...]:
+        """Return the columns of a table's files that entries are computed from, by their names."""
+        ...
+
     def granularity(self, table: TableDefinition) -> Granularity:
         """Return the granularity of the entries of a table."""
         ...
@@ -258,6 +262,11 @@ def known_columns(ids: Sequence[int], table: TableDefinition) -> tuple[Column, .
     return tuple(known[number] for number in ids)
 
 
+def column_names(ids: Sequence[int], table: TableDefinition) -> tuple[str, ...]:
+    """Return the names of the indexed columns that the table still has."""
+    return tuple(table.schema.names_of(ids).values())
+
+
 def column_ids(names: Sequence[str], table: TableDefinition) -> tuple[int, ...]:
     """Return the ids of columns that a user names.
 
@@ -310,6 +319,11 @@ class FileList(AboutFiles):
     def key(self) -> tuple[str, ...]:
         """Return the path."""
         return (FILE,)
+
+    def sources(self, table: TableDefinition) -> tuple[str, ...]:
+        """Return none: the log has all that it keeps."""
+        del table
+        return ()
 
     def check(self, table: TableDefinition) -> None:
         """Accept every table."""
@@ -374,6 +388,10 @@ class ColumnStats(AboutFiles):
         """Return the path and the row group."""
         return (FILE, ROW_GROUP)
 
+    def sources(self, table: TableDefinition) -> tuple[str, ...]:
+        """Return the indexed columns."""
+        return column_names(self.columns, table)
+
     def check(self, table: TableDefinition) -> None:
         """Refuse columns without an order to rely on."""
         for column in known_columns(self.columns, table):
@@ -437,6 +455,10 @@ class BloomFilter(AboutFiles):
     def key(self) -> tuple[str, ...]:
         """Return the path."""
         return (FILE,)
+
+    def sources(self, table: TableDefinition) -> tuple[str, ...]:
+        """Return the indexed columns."""
+        return column_names(self.columns, table)
 
     def check(self, table: TableDefinition) -> None:
         """Refuse columns of types that are not compared for equality."""

@@ -26,7 +26,7 @@ from airflow_provider_segtable.core.indexes.index_kind import (
 )
 from airflow_provider_segtable.core.schema import Column
 from airflow_provider_segtable.core.tables.definition import TableDefinition
-from airflow_provider_segtable.core.tables.merge_rules import MergeRules
+from airflow_provider_segtable.core.tables.merge_rules import OP, ROOT_PARTITION, MergeRules
 from airflow_provider_segtable.core.time import Granularity
 
 ORDERING = "ordering"
@@ -85,6 +85,12 @@ class RecordIndex(DeclaredKind):
         rules = rules_of(table)
         known = {column.name: column.id for column in table.schema.numbered}
         return replace(self, columns=tuple(known[name] for name in rules.key))
+
+    def sources(self, table: TableDefinition) -> tuple[str, ...]:
+        """Return the columns of the key, and of the order and place of its records."""
+        rules = rules_of(table)
+        ordering = (rules.ordering,) if rules.ordering else ()
+        return (*rules.key, *ordering, table.time_column, OP, ROOT_PARTITION)
 
     def granularity(self, table: TableDefinition) -> Granularity:
         """Return that of all time: a key may be anywhere."""

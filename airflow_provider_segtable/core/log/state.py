@@ -505,6 +505,12 @@ def index_of(index: str, state: State) -> IndexState | None:
     return next(found, None)
 
 
+def source_columns(state: State) -> frozenset[str]:
+    """Return the columns of a version that its indexes need of each new file."""
+    kinds = (index.definition.kind for index in state.indexes.values())
+    return frozenset(name for kind in kinds for name in kind.sources(state.table))
+
+
 def publish(state: State, segments: Sequence[Segment]) -> State:
     """Return the state with segments in the timeline."""
     ids = (segment.id for segment in segments)

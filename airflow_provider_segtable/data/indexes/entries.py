@@ -48,7 +48,6 @@ from airflow_provider_segtable.core.indexes.index_kind import (
     ROWS,
     START,
     IndexKind,
-    known_columns,
 )
 from airflow_provider_segtable.core.indexes.index_state import IndexDefinition, index_table
 from airflow_provider_segtable.core.predicate import (
@@ -61,10 +60,8 @@ from airflow_provider_segtable.core.predicate import (
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.data.arrow_schema import to_arrow
-from airflow_provider_segtable.data.keyed.group_reader import shown_defaults, with_defaults
+from airflow_provider_segtable.data.indexes.file_rows import FileRows
 from airflow_provider_segtable.data.open_files import open_files
-from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
-from airflow_provider_segtable.data.parquet.table_file import stored_columns
 from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.ports.job import cost_of
 
@@ -120,9 +117,7 @@ class KeepsValues(Protocol):
 class EntryKind(Protocol):
     """Makes the entries of one kind of index, and compares them; ``kind`` has its settings."""
 
-    def entries(
-        self, kind: Any, table: TableDefinition, segment: Segment, files: DataFiles
-    ) -> pa.Table:
+    def entries(self, kind: Any, of: FileRows) -> pa.Table:
         """Return the entries about a file: the columns that are the kind's own, and ``rows``."""
         ...
 
@@ -141,21 +136,17 @@ def footer_checksum(segment: Segment) -> str:
     return "" if found is None else f"{found.start}-{found.crc}"
 
 
-def start_of(segment: Segment) -> pa.Scalar:
-    """Return the start of the time chunk that a file was written for.
-
-    A segment that is carried over may lie in another chunk; its entries stay where they are.
-    """
-    return pa.scalar(segment.file_id.interval.start, pa.timestamp("us", "UTC"))
-
-
 def common_columns(segment: Segment, count: int) -> dict[str, pa.Array]:
-    """Return the columns that all kinds have, for a number of entries about one file."""
+    """Return the columns that all kinds have, for a number of entries about one file.
+
+    The start is that of the time chunk that the file was written for. A segment that is carried
+    over may lie in another chunk; its entries stay where they are.
+    """
     return {
-        FILE: pa.repeat(segment.path, count),
-        START: pa.repeat(start_of(segment), count),
-        CHECKSUM: pa.repeat(footer_checksum(segment), count),
-        ROWS: pa.repeat(pa.scalar(segment.rows, pa.int64()), count),
+        FILE: pa.array([segment.path] * count, pa.string()),
+        START: pa.array([segment.file_id.interval.start] * count, pa.timestamp("us", "UTC")),
+        CHECKSUM: pa.array([footer_checksum(segment)] * count, pa.string()),
+        ROWS: pa.array([segment.rows] * count, pa.int64()),
     }
 
 
@@ -211,7 +202,7 @@ class KnownFiles:
 # Indexed columns
 def indexed_columns(ids: Collection[int], table: TableDefinition) -> Mapping[str, int]:
     """Return the ids of the indexed columns that the table still has, by their present names."""
-    return {column.name: column.id for column in table.schema.numbered if column.id in ids}
+    return {name: number for number, name in table.schema.names_of(ids).items()}
 
 
 def needed_columns(test: Predicate, indexed: Mapping[str, int], excludes: Judge) -> Sequence[int]:
@@ -232,29 +223,6 @@ def needed_columns(test: Predicate, indexed: Mapping[str, int], excludes: Judge)
     return tuple(indexed[name] for name in dict.fromkeys(used))
 
 
-# The values of indexed columns
-def row_groups(
-    ids: Sequence[int], table: TableDefinition, segment: Segment, files: DataFiles
-) -> Iterator[pa.Table]:
-    """Yield the values of columns, row group by row group, in the order of the ids.
-
-    Raises:
-        NotFound: the file is missing.
-        CorruptTable, ChecksumMismatch: it is damaged, or differs from its entry in the log.
-    """
-    names = [column.name for column in known_columns(ids, table)]
-    read = SegmentRead(
-        files,
-        segment,
-        schema=stored_columns(table.schema),
-        time_column=table.time_column,
-        columns=names,
-    )
-    defaults = shown_defaults(table)
-    for rows in read.row_groups():
-        yield with_defaults(rows, defaults)
-
-
 # Kinds in Arrow
 def entry_kind(kind: IndexKind) -> EntryKind:
     """Return how a kind of index makes and compares its entries."""
@@ -271,7 +239,7 @@ def _made_by(path: str) -> EntryKind:
 def entries(
     index: IndexDefinition, table: TableDefinition, segments: Sequence[Segment], files: DataFiles
 ) -> pa.Table:
-    """Return the entries about files, in the columns of the index's table.
+    """Return the entries about files, which are read, in the columns of the index's table.
 
     Args:
         index: the index.
@@ -282,20 +250,55 @@ def entries(
     Raises:
         SegtableError: a file cannot be read, or is damaged.
     """
-    schema = to_arrow(index_table(index, table).schema)
+    read = (FileRows(segment=segment, table=table, files=files) for segment in segments)
+    return entries_of(index, table, read)
+
+
+def entries_of(
+    index: IndexDefinition, table: TableDefinition, files: Iterable[FileRows]
+) -> pa.Table:
+    """Return the entries about files by their rows; otherwise as ``entries``."""
+    schema = _SCHEMAS.of(index, table)
     kind = entry_kind(index.kind)
-    parts = (
-        _whole(segment, kind.entries(index.kind, table, segment, files), schema)
-        for segment in segments
-    )
-    return pa.concat_tables([schema.empty_table(), *parts])
+    parts = [_whole(each.segment, kind.entries(index.kind, each), schema) for each in files]
+    return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
 def _whole(segment: Segment, part: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return a file's entries with the columns that all kinds have."""
     own = dict(zip(part.column_names, part.columns, strict=True))
     columns = {**common_columns(segment, part.num_rows), **own}
-    return pa.table({name: columns[name] for name in schema.names}).cast(schema)
+    found = [_as(columns[field.name], field.type) for field in schema]
+    return pa.Table.from_arrays(found, schema=schema)
+
+
+def _as(column: pa.Array | pa.ChunkedArray, wanted: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """Return a column in a type: mostly it has it, and a cast would cost a call of a kernel."""
+    return column if column.type.equals(wanted) else column.cast(wanted)
+
+
+@dataclass(slots=True)
+class _Schemas:
+    """The columns of entries of the last indexes, by the identity of their definitions.
+
+    A writer asks for them with each commit. To make them takes longer than the entries of a small
+    file, and so would comparing definitions.
+    """
+
+    known: tuple[tuple[IndexDefinition, TableDefinition, pa.Schema], ...] = ()
+
+    def of(self, index: IndexDefinition, table: TableDefinition) -> pa.Schema:
+        """Return the columns of the entries of an index."""
+        for definition, indexed, schema in self.known:
+            if definition is index and indexed is table:
+                return schema
+        made = to_arrow(index_table(index, table).schema)
+        self.known = ((index, table, made), *self.known[: _KNOWN_SCHEMAS - 1])
+        return made
+
+
+_KNOWN_SCHEMAS = 32
+_SCHEMAS = _Schemas()
 
 
 __all__ = ["IndexView", "LayeredView", "entry_columns_for", "view_of"]

@@ -70,8 +70,8 @@ from airflow_provider_segtable.data.indexes.entries import (
     KnownFiles,
     indexed_columns,
     needed_columns,
-    row_groups,
 )
+from airflow_provider_segtable.data.indexes.file_rows import FileRows
 from airflow_provider_segtable.data.rows import US_PER_UNIT
 from airflow_provider_segtable.data.sketches import (
     Hashes,
@@ -84,18 +84,16 @@ from airflow_provider_segtable.data.sketches import (
     sketch,
     value_hashes,
 )
-from airflow_provider_segtable.ports.files import DataFiles
 
 
 # Entries of the index of files
 class FileEntries:
     """Makes one entry a file."""
 
-    def entries(
-        self, kind: FileList, table: TableDefinition, segment: Segment, files: DataFiles
-    ) -> pa.Table:
+    def entries(self, kind: FileList, of: FileRows) -> pa.Table:
         """Return the end of the file's time chunk, and its size."""
-        del kind, table, files
+        del kind
+        segment = of.segment
         end = pa.scalar(segment.file_id.interval.end, pa.timestamp("us", "UTC"))
         return pa.table({END: [end], BYTES: pa.array([segment.size], pa.int64())})
 
@@ -235,16 +233,14 @@ MOST_TEXT = 64
 class StatsEntries:
     """Makes one entry a row group."""
 
-    def entries(
-        self, kind: ColumnStats, table: TableDefinition, segment: Segment, files: DataFiles
-    ) -> pa.Table:
+    def entries(self, kind: ColumnStats, of: FileRows) -> pa.Table:
         """Return the statistics of each row group."""
         found = [
             {ROW_GROUP: number, ROWS: rows.num_rows, **_of_columns(kind.columns, rows)}
-            for number, rows in enumerate(row_groups(kind.columns, table, segment, files))
+            for number, rows in enumerate(of.groups(kind.columns))
         ]
-        columns = kind.entry_columns(table)
-        names = (*(column.name for column in columns), ROWS)
+        stats = (name(number) for number in kind.columns for name in _STATS)
+        names = (ROW_GROUP, ROWS, *stats)
         return pa.table({name: pa.array([each[name] for each in found]) for name in names})
 
     def columns_for(
@@ -259,6 +255,10 @@ class StatsEntries:
     def view(self, kind: ColumnStats, table: TableDefinition, entries: pa.Table) -> StatsView:
         """Return the bounds of row groups."""
         return StatsView(indexed_columns(kind.columns, table), entries)
+
+
+_STATS = (low, high, nulls, nan, distinct)
+"""The names of the statistics of a column, by its id."""
 
 
 def _has_bounds(comparison: Comparison, wanted: bool) -> bool:  # noqa: FBT001
@@ -299,12 +299,10 @@ def _upper(bound: pa.Scalar) -> pa.Scalar:
 class BloomEntries:
     """Makes one entry a file."""
 
-    def entries(
-        self, kind: BloomFilter, table: TableDefinition, segment: Segment, files: DataFiles
-    ) -> pa.Table:
+    def entries(self, kind: BloomFilter, of: FileRows) -> pa.Table:
         """Return the filter of each column."""
         hashes: dict[int, list[Hashes]] = {number: [] for number in kind.columns}
-        for rows in row_groups(kind.columns, table, segment, files):
+        for rows in of.groups(kind.columns):
             for number, column in zip(kind.columns, rows.columns, strict=True):
                 hashes[number].append(column_hashes(column))
         filters = {

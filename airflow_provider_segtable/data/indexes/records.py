@@ -53,14 +53,13 @@ from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP, ROOT_PARTITION, MergeRules
 from airflow_provider_segtable.core.time import Interval, Layout
 from airflow_provider_segtable.data.arrow_schema import to_arrow
-from airflow_provider_segtable.data.keyed.group_reader import GroupReader
+from airflow_provider_segtable.data.indexes.file_rows import FileRows
 from airflow_provider_segtable.data.keyed.key_groups import codes_of
 from airflow_provider_segtable.data.keyed.keyed_rows import check_keys
 from airflow_provider_segtable.data.keyed.log_files import Records
 from airflow_provider_segtable.data.keyed.merging import key_codes
 from airflow_provider_segtable.data.rows import instants, is_date
 from airflow_provider_segtable.data.sort_keys import Indices, whole
-from airflow_provider_segtable.ports.files import DataFiles
 
 # Decision between the records of a key
 LOWEST = "0" * 16
@@ -310,26 +309,23 @@ _ORDER = {INSTANT: "instant", LOG_VERSION: "log_version", TOKEN: "write_token"}
 class RecordEntries:
     """Makes one entry a record."""
 
-    def entries(
-        self, kind: RecordIndex, table: TableDefinition, segment: Segment, files: DataFiles
-    ) -> pa.Table:
+    def entries(self, kind: RecordIndex, of: FileRows) -> pa.Table:
         """Return the entries about the records of a file."""
-        rules = rules_of(table)
+        rules, time_column = rules_of(of.table), of.table.time_column
         named = {
             key_column(number): name for number, name in zip(kind.columns, rules.key, strict=True)
         }
         if rules.ordering:
             named[ORDERING] = rules.ordering
-        columns = list(dict.fromkeys([*named.values(), table.time_column, OP, ROOT_PARTITION]))
-        with GroupReader(files, table).opened((segment,)) as reader:
-            roots = reader.roots((segment,))
-            (run,) = reader.runs((segment,), columns)
-            rows = pa.concat_tables([*run])
+        rows, roots = of.records([*dict.fromkeys(kind.sources(of.table))])
         found = {name: rows.column(source) for name, source in named.items()}
-        found[START] = pc.cast(instants(rows.column(table.time_column)), pa.int64()).cast(
+        found[START] = pc.cast(instants(rows.column(time_column)), pa.int64()).cast(
             pa.timestamp("us", "UTC")
         )
-        places = pc.index_in(rows.column(ROOT_PARTITION), roots.column("partition"))
+        if roots.num_rows == 1:
+            places = pa.array(np.zeros(rows.num_rows, np.int64))
+        else:
+            places = pc.index_in(rows.column(ROOT_PARTITION), roots.column("partition"))
         found |= {name: roots.column(source).take(places) for name, source in _ORDER.items()}
         found[DELETED] = pc.equal(rows.column(OP), DELETE)
         return pa.table(found)

@@ -16,10 +16,10 @@ Dictionaries:
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from inspect import signature
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -152,6 +152,15 @@ def _commit(sink: Sink) -> None:
     sink.commit()
 
 
+Keep: TypeAlias = Callable[[str, pa.Table], None]
+"""Takes each row group of a file, by its path, as it was written."""
+
+
+def keep_none(path: str, rows: pa.Table) -> None:
+    """Keep no rows."""
+    del path, rows
+
+
 Described = tuple[Segment, Mapping[bytes, bytes]]
 """The descriptor of a file, and entries of its footer besides."""
 
@@ -172,6 +181,7 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
     describe: Callable[[Segment], Described] | None = None,
     group_rows: int | None = None,
     page_rows: int | None = None,
+    keep: Keep = keep_none,
 ) -> Segment:
     """Write a segment from rows in memory or a stream, and return its descriptor.
 
@@ -192,6 +202,7 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
         group_rows: the rows of a full row group; ``GROUP_ROWS`` by default.
         page_rows: the most rows of a page, of a file whose rows are looked up; by default those
             of pyarrow, 20,000.
+        keep: takes each row group that was written.
 
     Raises:
         InvalidInput: there are no rows, or some lie outside the segment's interval.
@@ -213,7 +224,8 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
             own = placement or SegmentPlacement(shard=Shard.first_generation(segment_id.partition))
             every = chain(iter([first]), groups)
             del first  # one row group at a time is in memory
-            written = _write_groups(writer, every, segment_id, own, time_column)
+            kept = partial(keep, path)
+            written = _write_groups(writer, every, segment_id, own, time_column, kept)
             written = replace(written, path=path, created=created, schema=number)
             segment, more = describe(written) if describe else (written, {})
             entries = {
@@ -328,6 +340,7 @@ def _write_groups(
     segment_id: SegmentId,
     placement: SegmentPlacement,
     time_column: str,
+    keep: Callable[[pa.Table], None],
 ) -> Segment:
     rows = count = events = 0
     bounds: list[Instant] = []
@@ -337,6 +350,7 @@ def _write_groups(
         writer.write_table(of_used_words(group), row_group_size=group.num_rows)
         rows, count = rows + group.num_rows, count + 1
         events += ingested(group)
+        keep(group)
         del group
     return Segment(
         id=segment_id,

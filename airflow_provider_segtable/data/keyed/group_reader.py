@@ -142,12 +142,14 @@ def roots_in(files: DataFiles, segments: Iterable[Segment]) -> pa.Table:
     tables = [SCHEMA.empty_table()]
     for segment in (one for one in segments if one.rows):
         described = described_roots(files, segment)
-        if described is None:
-            own = own_root(segment)
-            row = {name: [getattr(own, name)] for name in SCHEMA.names}
-            described = pa.table(row, schema=SCHEMA)
-        tables.append(described)
+        tables.append(own_roots(segment) if described is None else described)
     return pa.concat_tables(tables)
+
+
+def own_roots(segment: Segment) -> pa.Table:
+    """Return the root that a log file is, as a table; errors as ``own_root``."""
+    own = own_root(segment)
+    return pa.table({name: [getattr(own, name)] for name in SCHEMA.names}, schema=SCHEMA)
 
 
 def described_roots(files: DataFiles, segment: Segment) -> pa.Table | None:

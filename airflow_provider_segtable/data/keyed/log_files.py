@@ -39,7 +39,9 @@ from airflow_provider_segtable.core.time import Instant, Layout
 from airflow_provider_segtable.data.jobs.segment_writer import (
     PAGE_ROWS,
     Described,
+    Keep,
     SegmentPlacement,
+    keep_none,
     write_segment,
 )
 from airflow_provider_segtable.data.keyed.group_reader import log_path
@@ -80,7 +82,8 @@ def deletions(column: pa.ChunkedArray | None, name: str) -> Flags:
     return np.asarray(column.to_numpy())
 
 
-def _commit(sink: Sink) -> None:
+def commit_now(sink: Sink) -> None:
+    """Commit a file, and wait until it is durable."""
     sink.commit()
 
 
@@ -97,6 +100,7 @@ class LogWriter:
         instant: when the write began.
         token: returns 16 unguessable hex digits.
         commit: commits a file, or begins to.
+        keep: takes each row group that was written.
         order: the instant that orders the records, ``instant`` by default; with
             ``keyed_files.IN_ORDER`` they count in the order of the commits.
         versions: the last version of each bucket.
@@ -114,7 +118,8 @@ class LogWriter:
     base_version: Instant
     instant: Instant
     token: Callable[[], str]
-    commit: Callable[[Sink], None] = _commit
+    commit: Callable[[Sink], None] = commit_now
+    keep: Keep = keep_none
     order: Instant | None = None
     versions: dict[ChunkKey, int] = field(default_factory=dict)
     first_version: int = 0
@@ -157,6 +162,7 @@ class LogWriter:
             placement=placement,
             definition=definition,
             commit=self.commit,
+            keep=self.keep,
             path=log_path(segment_id, order, version, self.token_start + token),
             describe=self._described,
         )

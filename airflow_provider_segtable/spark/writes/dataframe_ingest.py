@@ -75,7 +75,6 @@ from airflow_provider_segtable.storage.table_paths import absolute
 from airflow_provider_segtable.table.append import (
     AppendResult,
     AppendTicket,
-    NewFiles,
     Prepare,
     Write,
     append,
@@ -84,6 +83,7 @@ from airflow_provider_segtable.table.append import (
 )
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import given_schema
+from airflow_provider_segtable.table.new_files import NewFiles
 from airflow_provider_segtable.table.upsert import check_deleted, commit_logs, merge_rules
 
 

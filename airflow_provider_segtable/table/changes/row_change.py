@@ -54,11 +54,11 @@ from airflow_provider_segtable.core.requests.change_request import (
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.conditions import Condition
+from airflow_provider_segtable.data.indexes.kept_rows import KeptRows
 from airflow_provider_segtable.data.vector_file import Rows, deleted_rows, write_vectors
 from airflow_provider_segtable.table.append import (
     BATCH_PRIORITY,
     AppendResult,
-    NewFiles,
     Prepare,
     append_request,
     written,
@@ -67,6 +67,7 @@ from airflow_provider_segtable.table.changes.matching import present
 from airflow_provider_segtable.table.committer import Change, Committed, Unknown, commit, way_out
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
+from airflow_provider_segtable.table.new_files import NewFiles
 from airflow_provider_segtable.table.snapshot import Snapshot
 
 TRIES = 5
@@ -239,6 +240,7 @@ class _ChangeCommit:
         self.segments: tuple[Segment, ...] = ()
         self.guard: Callable[[], None] = lambda: None
         self.file: VectorFile | None = None
+        self.kept: KeptRows | None = None
 
     def run(self) -> ChangeResult | Conflict:
         """Commit; return a conflict on the same rows. Keep files only if the commit may land.
@@ -277,9 +279,10 @@ class _ChangeCommit:
         with ports.leased(lease, request.table):
             if self.log.refresh(newest).layout != newest.layout:
                 return None  # the granularity changed while we waited
-            files = NewFiles.of(ports)
+            files = NewFiles.of(ports, newest)
             self.segments, self.guard = written(ports, lease, write, files), lease.check
             files.wait_durable()
+            self.kept = files.kept
             done = self._rounds()
         if isinstance(done, Conflict) and self._spans_chunks(newest):
             self._discard_segments()
@@ -334,7 +337,9 @@ class _ChangeCommit:
             reason=self.asked.reason,
             overwritten=self.found.overwritten,
         )
-        return Change(action=action, commit_id=self.asked.commit_id, guard=self.guard)
+        return Change(
+            action=action, commit_id=self.asked.commit_id, guard=self.guard, kept=self.kept
+        )
 
     def _conflict_on_rows(self, conflict: Conflict) -> Conflict | None:
         """Return the conflict if it affects our rows or splits a new segment; None: put again.

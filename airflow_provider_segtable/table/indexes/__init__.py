@@ -6,11 +6,14 @@ The way of an index:
    commits ``IndexRequested``. From then on the state records the lacks of the index
    (``core/indexes/index_state``, ADR 0047).
 2. ``table/committer`` asks ``table/indexes/feeding`` for the entries of every event that
-   publishes files (``data/indexes/entries``). Few entries are in the event itself, many in files
-   that it names (``table/indexes/index_entries``, ADR 0051). ``table/indexes/feeding`` joins the
-   former in files, and copies all into the index's log. For a ``record_index`` the committer asks
-   ``table/indexes/routing``: the entries of the written keys are decided with all known ones
-   (``data/indexes/records``), and losing records are corrected in the same event (ADR 0050). A
+   publishes files (``data/indexes/entries``), computed from the rows that the writer kept, or
+   else from the files (``table/indexes/new_rows``, ADR 0076). Few entries are in the event itself,
+   many in files that it names (``table/indexes/index_entries``, ADR 0051).
+   ``table/indexes/feeding`` joins the former in files, and copies all into the index's log. For a
+   ``record_index`` the committer asks ``table/indexes/routing``: the entries of the written keys
+   are decided with all known ones (``data/indexes/records``), which a process that goes on writing
+   has in memory (``data/indexes/known_entries``), and losing records are corrected in the same
+   event (ADR 0050). A
    compaction that cuts time chunks corrects records that were committed meanwhile
    (``table/indexes/routing``).
 3. Entries about older files are built by a plan of kind ``index`` (``core/log/index_plan``, found

@@ -9,9 +9,10 @@ Feeds, made before the event is committed:
    (``table.indexes.routing``), which another attempt may replace: then the feeds are made again.
    A feed has the number of files that it covers, so the log records a lack if the event has more.
 3. No index keeps a writer from committing. The event has no feed for an index if the entries cannot
-   be written, if the files are larger than ``MOST_FEED_BYTES``, or if more than ``MOST_WAITING``
-   feeds wait because they cannot be copied. The log records that the index lacks these files, and
-   its next run builds them.
+   be written, if more than ``MOST_FEED_BYTES`` of files would have to be read because their rows
+   are not in memory (``table.indexes.new_rows``), or if more than ``MOST_WAITING`` feeds wait
+   because they cannot be copied. The log records that the index lacks these files, and its next run
+   builds them.
 4. Entries about records are written by ``table.indexes.routing``, together with known ones.
 5. A restore and a repair publish files again and feed nothing. The log records that the index lacks
    them, since files that were hidden when it was built have no entries.
@@ -52,14 +53,14 @@ from airflow_provider_segtable.core.log.families.index_events import FeedsJoined
 from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted
 from airflow_provider_segtable.core.log.state import State, index_of
 from airflow_provider_segtable.core.segment import Segment
-from airflow_provider_segtable.ports.files import Ready
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.indexes.new_rows import NewRows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 MOST_FEED_BYTES = 64 << 20
-"""Largest size of an event's files that their writer reads again to index them."""
+"""Largest size of files that an event's author reads to index them."""
 
 MOST_WAITING = 256
 """Most feeds that a state carries; ``forward`` copies them much earlier."""
@@ -79,14 +80,11 @@ class Feeder:
     """The feeds of one change, kept from attempt to attempt while its files are the same."""
 
     def __init__(
-        self, ports: TableContext, given: Sequence[Feed] = (), ready: Ready | None = None
+        self, ports: TableContext, given: Sequence[Feed] = (), rows: NewRows | None = None
     ) -> None:
-        """Begin with the feeds of the change's author.
-
-        ``ready`` waits until the files of the action can be read; None if they can.
-        """
+        """Begin with the feeds of the change's author; ``rows`` are those of its files."""
         self._ports = ports
-        self._ready = ready
+        self._new = rows or NewRows(ports)
         self._done = {feed.index: _FeedOfFiles(feed) for feed in given}
         self._entries: dict[tuple[str, str], pa.Table] = {}
         self._stale: list[Feed] = []
@@ -150,13 +148,11 @@ class Feeder:
     def _written_feed(
         self, index: IndexState, state: State, files: Sequence[Segment]
     ) -> Feed | None:
-        if left_out(files, index):
+        if left_out(self._new.unread(files, state, index.definition), index):
             return None
         from airflow_provider_segtable.table.indexes.index_entries import write_feed
 
         try:
-            if self._ready is not None:
-                self._ready()
             rows = self._rows(index, state, files)
             return replace(write_feed(self._ports, index.definition, rows), files=len(files))
         except TableGone:
@@ -167,16 +163,16 @@ class Feeder:
             return None
 
     def _rows(self, index: IndexState, state: State, files: Sequence[Segment]) -> "pa.Table":
-        """Return the entries about files; each file is read once for an index."""
+        """Return the entries about files; those of a file are computed once for an index."""
         import pyarrow as pa
 
-        from airflow_provider_segtable.data.indexes.entries import entries
+        from airflow_provider_segtable.data.indexes.entries import entries_of
 
         definition, keys = index.definition, [(index.definition.id, each.path) for each in files]
         for key, each in zip(keys, files, strict=True):
             if key not in self._entries:
-                found = entries(definition, state.table, [each], self._ports.files)
-                self._entries[key] = found
+                rows = self._new.of(each, state, definition)
+                self._entries[key] = entries_of(definition, state.table, [rows])
         return pa.concat_tables([self._entries[key] for key in keys])
 
 
@@ -187,7 +183,12 @@ def _discard(ports: TableContext, feed: Feed) -> None:
 
 
 def left_out(files: Iterable[Segment], index: IndexState) -> bool:
-    """Return whether an event with these files has no feed for an index, to keep writers fast."""
+    """Return whether an event has no feed for an index, to keep writers fast.
+
+    Args:
+        files: the files that would be read for it.
+        index: the index.
+    """
     size = sum(segment.size for segment in files)
     return size > MOST_FEED_BYTES or len(index.feeds) >= MOST_WAITING
 

@@ -16,8 +16,9 @@ The layers of a look-up:
 
 Feeds, written to be named by an event:
 
-6. Entries of at most ``MOST_INLINE`` bytes are the feed themselves: nothing is written, and the
-   index's own table is not read. So a small commit pays little for an index.
+6. Entries of at most ``MOST_INLINE`` bytes (``MOST_INLINE_RECORDS``) are the feed themselves:
+   nothing is written, and the index's own table is not read. So a small commit pays little for an
+   index.
 7. More entries become log files of the index's table. The files get provisional ids, as those of
    any upsert. Until an event names them they are orphans, which cleaning removes when they are old.
 8. Records of feeds count in the order of the events that bring them, not of the authors' clocks.
@@ -70,6 +71,7 @@ from airflow_provider_segtable.data.keyed.log_files import (
 )
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import begin_log
+from airflow_provider_segtable.table.new_files import NewFiles
 from airflow_provider_segtable.table.parts import MergedScan, groups_to_read
 
 
@@ -133,8 +135,7 @@ def feed_records(
         SegtableError: a file of the feed cannot be read, or its bytes are broken.
     """
     if feed.inline:
-        found = decode_records(feed.entries, own.uri)
-        return replace(found, rows=found.rows.select([*columns]))
+        return _inline_records(own, feed, columns)
     known = to_arrow(table.schema)
     schema = pa.schema([known.field(name) for name in columns])
     with GroupReader(own.files, table).opened(feed.segments) as reader:
@@ -159,12 +160,31 @@ def fed_entries(ports: TableContext, index: IndexState, after: int) -> pa.Table:
     own = index_ports(ports, index.definition)
     state = own.log.load()
     schema = to_arrow(state.table.schema)
+    layers = fed_layers(ports, index, after, schema.names)
+    return rows_of_layers(schema, layers, entry_rules(own, state))
+
+
+def fed_layers(
+    ports: TableContext, index: IndexState, after: int, columns: Sequence[str]
+) -> list[Records]:
+    """Return the feeds of events after a version in some columns, oldest first.
+
+    The index's own table is read only if some of them are files; otherwise as ``fed_entries``.
+    """
+    own = index_ports(ports, index.definition)
     feeds = [
         *_forwarded_feeds(ports, index, after),
         *(feed for n, feed in index.feeds if n > after),
     ]
-    layers = [feed_records(own, state.table, feed, schema.names) for feed in feeds]
-    return rows_of_layers(schema, layers, entry_rules(own, state))
+    if all(feed.inline for feed in feeds):
+        return [_inline_records(own, feed, columns) for feed in feeds]
+    table = own.log.load().table
+    return [feed_records(own, table, feed, columns) for feed in feeds]
+
+
+def _inline_records(own: TableContext, feed: Feed, columns: Sequence[str]) -> Records:
+    found = decode_records(feed.entries, own.uri)
+    return replace(found, rows=found.rows.select([*columns]))
 
 
 def _forwarded_feeds(ports: TableContext, index: IndexState, after: int) -> Iterator[Feed]:
@@ -249,7 +269,9 @@ def _in_table(
 
 
 MOST_INLINE = 8 << 10
-"""Most bytes of encoded entries in an event; more are written to files."""
+"""Most bytes of encoded entries about files in an event; more are written to files."""
+MOST_INLINE_RECORDS = 32 << 10
+"""Most bytes of encoded entries about records in an event: files of them are one a bucket."""
 _PACKED = 16
 """Greatest compression of entries: larger ones need not be encoded to be measured."""
 
@@ -275,9 +297,10 @@ def write_feed(
     records = Records(rows=rows, deleted=np.arange(rows.num_rows) >= entries.num_rows)
     if not rows.num_rows:
         return Feed(index=index.id)
-    if rows.nbytes <= MOST_INLINE * _PACKED:
+    most = MOST_INLINE if index.kind.about_files else MOST_INLINE_RECORDS
+    if rows.nbytes <= most * _PACKED:
         data = encode_records(records)
-        if len(data) <= MOST_INLINE:
+        if len(data) <= most:
             return Feed(index=index.id, entries=data)
     return _in_files(ports, index, records)
 
@@ -299,6 +322,7 @@ def _in_files(ports: TableContext, index: IndexDefinition, records: Records) -> 
     own = index_ports(ports, index)
     state = own.log.load()
     instant: Instant = max(ports.checked_now(), state.time + 1)
+    files = NewFiles.of(own)
     writer = LogWriter(
         files=own.files,
         table=state.table,
@@ -308,8 +332,11 @@ def _in_files(ports: TableContext, index: IndexDefinition, records: Records) -> 
         instant=instant,
         token=ports.randomness.token,
         order=IN_ORDER,
+        commit=files.commit,
     )
-    return Feed(index=index.id, segments=tuple(writer.written(records)))
+    segments = tuple(writer.written(records))
+    files.wait_durable()
+    return Feed(index=index.id, segments=segments)
 
 
 def _filled(keys: pa.Table, schema: pa.Schema) -> pa.Table:

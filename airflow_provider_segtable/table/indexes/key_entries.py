@@ -4,9 +4,12 @@
    are not copied into it yet. Entries may be about records that do not exist any more.
 2. Rows of other keys are left out before anything is merged, and row groups without the keys are
    not read. So the cost of a look-up is reading the files, and its own keys.
-3. Small files, as writers feed them, are kept in memory (``table.entry_cache``), because files
+3. A process that goes on writing keeps all entries in memory, if there is room (``known_of_keys``,
+   ``data.indexes.known_entries``). Later ones are added from the feeds of events, so a look-up
+   reads nothing.
+4. Small files, as writers feed them, are kept in memory (``table.entry_cache``), because files
    never change. A writer reads each of them once, however many commits it makes.
-4. ``records_of`` reads the records themselves, in the places that some entries name, and so finds
+5. ``records_of`` reads the records themselves, in the places that some entries name, and so finds
    the entries that still hold. It reads the keys' columns in all files of these places.
 """
 
@@ -36,6 +39,7 @@ from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP
 from airflow_provider_segtable.data.arrow_schema import to_arrow
 from airflow_provider_segtable.data.conditions import Condition
 from airflow_provider_segtable.data.indexes.entries import entries
+from airflow_provider_segtable.data.indexes.known_entries import KnownEntries
 from airflow_provider_segtable.data.indexes.records import places_of
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader, described_roots, own_root
@@ -52,7 +56,9 @@ from airflow_provider_segtable.data.rows import Keys
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.entry_cache import EntryCache
 from airflow_provider_segtable.table.indexes.index_entries import (
+    entries_in,
     entry_rules,
+    fed_layers,
     index_ports,
     waiting_feeds,
 )
@@ -184,6 +190,89 @@ def entries_of_keys(ports: TableContext, index: IndexState, wanted: pa.Table) ->
     if not above:
         return base
     return rows_of_layers(schema, [layer_of(base), *above], entry_rules(own, state))
+
+
+# Entries in memory
+LOADED_AFTER = 2
+"""Look-ups of a process that read files, before it loads all entries: most processes make one."""
+MOST_EVENTS = 256
+"""Events whose feeds are added to entries in memory; after more they are loaded anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class _NotLoaded:
+    """Look-ups of an index that read files; ``too_large`` if its entries have no room."""
+
+    lookups: int = 0
+    too_large: bool = False
+
+
+def known_of_keys(
+    ports: TableContext, state: State, index: IndexState, wanted: pa.Table
+) -> pa.Table:
+    """Return all entries about the keys of some entries, from memory where that pays.
+
+    Args:
+        ports: the indexed table's ports.
+        state: a version of the indexed table.
+        index: the index in this version.
+        wanted: entries, or rows with their key columns.
+
+    Raises:
+        SegtableError: the index cannot be read.
+    """
+    known = _known(ports, state, index)
+    return entries_of_keys(ports, index, wanted) if known is None else known.of_keys(wanted)
+
+
+def _known(ports: TableContext, state: State, index: IndexState) -> KnownEntries | None:
+    """Return the entries of a version in memory; None if files are to be read."""
+    name = index.definition.id
+    held = ports.known.kept(name)
+    if isinstance(held, KnownEntries):
+        if held.n == state.n:
+            return held
+        if held.n > state.n:
+            return None  # another thread has seen a newer version
+        if state.n - held.n <= MOST_EVENTS:
+            layers = fed_layers(ports, index, held.n, held.schema.names)
+            return _kept(ports, name, held.after(state.n, layers))
+    seen = held if isinstance(held, _NotLoaded) else _NotLoaded()
+    if seen.too_large:
+        return None
+    if held is None or seen.lookups < LOADED_AFTER:
+        ports.known.replace(name, _NotLoaded(seen.lookups + 1), 0)
+        return None
+    return _loaded(ports, state, index)
+
+
+def _loaded(ports: TableContext, state: State, index: IndexState) -> KnownEntries | None:
+    own, kind = index_ports(ports, index.definition), index.definition.kind
+    table = own.log.load()
+    rows = sum(segment.rows for segment in table.timeline.visible_segments())
+    if rows * LEAST_BYTES > ports.known.most:
+        ports.known.replace(index.definition.id, _NotLoaded(too_large=True), 0)
+        return None
+    empty = KnownEntries(
+        n=state.n,
+        key=kind.divided_by,
+        entry_key=kind.key,
+        schema=to_arrow(table.table.schema),
+    )
+    found = empty.after(state.n, [layer_of(entries_in(ports, index))])
+    return _kept(ports, index.definition.id, found)
+
+
+def _kept(ports: TableContext, name: str, known: KnownEntries) -> KnownEntries:
+    """Keep entries in memory, if there is room; return them."""
+    size = known.nbytes
+    large = size > ports.known.most
+    ports.known.replace(name, _NotLoaded(too_large=True) if large else known, 0 if large else size)
+    return known
+
+
+LEAST_BYTES = 48
+"""Bytes of an entry in memory, at least."""
 
 
 def _test(wanted: pa.Table, key: Sequence[str]) -> Predicate | None:

@@ -13,9 +13,9 @@ from airflow_provider_segtable.core.indexes.index_state import Feed, IndexState
 from airflow_provider_segtable.core.log.events import Action
 from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.state import State, index_of
-from airflow_provider_segtable.ports.files import Ready
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.feeding import left_out
+from airflow_provider_segtable.table.indexes.new_rows import NewRows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,14 +33,14 @@ class Router:
         ports: TableContext,
         action: Action,
         given: Iterable[Feed] = (),
-        ready: Ready | None = None,
+        rows: NewRows | None = None,
     ) -> None:
         """Begin without routes; indexes fed by the author of the change need none.
 
-        ``ready`` waits until the files of the action can be read; None if they can.
+        ``rows`` are those of its files.
         """
         self._ports = ports
-        self._ready = ready
+        self._new = rows or NewRows(ports)
         self._files = action.segments if isinstance(action, Appended) else ()
         self._given = {feed.index for feed in given}
         self._entries: dict[str, pa.Table] = {}
@@ -138,13 +138,11 @@ class Router:
 
     def _new_entries(self, index: IndexState, state: State) -> "pa.Table":
         """Return the entries about the new records, computed once."""
-        from airflow_provider_segtable.data.indexes.entries import entries
+        from airflow_provider_segtable.data.indexes.entries import entries_of
 
         name = index.definition.id
         if name not in self._entries:
-            if self._ready is not None:
-                self._ready()
-            filled = [segment for segment in self._files if segment.path]
-            found = entries(index.definition, state.table, filled, self._ports.files)
-            self._entries[name] = found
+            filled = (segment for segment in self._files if segment.path)
+            rows = (self._new.of(segment, state, index.definition) for segment in filled)
+            self._entries[name] = entries_of(index.definition, state.table, rows)
         return self._entries[name]

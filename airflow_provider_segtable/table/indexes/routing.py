@@ -48,7 +48,7 @@ Late log files beside a finer granularity (``parted_corrections``):
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -76,15 +76,17 @@ from airflow_provider_segtable.data.indexes.records import (
     places_of,
     tops,
 )
-from airflow_provider_segtable.data.keyed.log_files import LogWriter, Records
+from airflow_provider_segtable.data.keyed.log_files import LogWriter, Records, commit_now
 from airflow_provider_segtable.data.rows import Keys
+from airflow_provider_segtable.ports.files import Sink
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.index_entries import (
     discard_feed,
     fed_entries,
     write_feed,
 )
-from airflow_provider_segtable.table.indexes.key_entries import among, entries_of_keys, records_of
+from airflow_provider_segtable.table.indexes.key_entries import among, known_of_keys, records_of
+from airflow_provider_segtable.table.new_files import NewFiles
 
 MOST_ROWS = 100_000
 """Most corrections in a file; so many tombstones are far below ``log_files.LOG_BYTES``."""
@@ -105,6 +107,7 @@ def corrections(
     entries: pa.Table,
     decision: Decision,
     target: Target | None = None,
+    commit: Callable[[Sink], None] = commit_now,
 ) -> Iterator[Segment]:
     """Write the corrections of all losers; yield the segments.
 
@@ -115,6 +118,7 @@ def corrections(
         entries: the decided entries.
         decision: the decision about them.
         target: the target in a compaction; by default the place of new records.
+        commit: commits a file, or begins to.
 
     Raises:
         SegtableError: a file could not be written.
@@ -126,7 +130,7 @@ def corrections(
         for start in range(0, len(places), MOST_ROWS):
             some = rows.take(pa.array(places[start : start + MOST_ROWS]))
             deleted = np.ones(some.num_rows, bool)
-            writer = _writer(ports, state, order, target)
+            writer = replace(_writer(ports, state, order, target), commit=commit)
             yield from writer.written(Records(rows=some, deleted=deleted))
 
 
@@ -210,7 +214,7 @@ def routed(ports: TableContext, state: State, index: IndexState, new: pa.Table) 
     Raises:
         SegtableError: the index or the table could not be read or written.
     """
-    known = _without_files_of(entries_of_keys(ports, index, new), new)
+    known = _without_files_of(known_of_keys(ports, state, index, new), new)
     return _written(ports, state, index, new, _planned(ports, state, index, new, known))
 
 
@@ -231,10 +235,16 @@ def _written(
     ports: TableContext, state: State, index: IndexState, keys: pa.Table, plan: _Plan
 ) -> Route:
     """Write the corrections and the feed of a plan about the keys of some entries."""
-    written = tuple(corrections(ports, state, index.definition, plan.entries, plan.decision))
+    files, decided_entries = NewFiles.of(ports), (plan.entries, plan.decision)
+    written = tuple(
+        corrections(ports, state, index.definition, *decided_entries, commit=files.commit)
+    )
     try:
         feed = write_feed(ports, index.definition, plan.fed, plan.gone)
+        files.wait_durable()
     except Exception:
+        with suppress(SegtableError):  # a file that was not committed does not exist
+            files.wait_durable()
         discard_files(ports, written)
         raise
     return Route(

@@ -64,7 +64,6 @@ from airflow_provider_segtable.data.written_offsets import encode_offsets
 from airflow_provider_segtable.ports.log_store import Cut
 from airflow_provider_segtable.table.append import (
     AppendResult,
-    NewFiles,
     Part,
     Prepare,
     Write,
@@ -76,6 +75,7 @@ from airflow_provider_segtable.table.committer import Change, Committed, Unknown
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import given_schema
 from airflow_provider_segtable.table.load import check_for
+from airflow_provider_segtable.table.new_files import NewFiles
 from airflow_provider_segtable.table.upsert import (
     check_deleted,
     commit_logs,

@@ -157,14 +157,14 @@ def lacks_unrecorded(monkeypatch: Patch) -> None:
         return right(index, intervals, n, time) if n == index.requested_n else index
 
     monkeypatch.setattr(IndexState, "lacking", careless)
-    monkeypatch.setattr(feeding, "MOST_FEED_BYTES", 0)
+    monkeypatch.setattr(feeding, "MOST_WAITING", 0)
 
 
 def builds_take_too_much(monkeypatch: Patch) -> None:
     """A build takes away what was published after the version that it read."""
     right = IndexGap.without
     monkeypatch.setattr(IndexGap, "without", lambda lack, built, _: right(lack, built, 2**62))
-    monkeypatch.setattr(feeding, "MOST_FEED_BYTES", 0)
+    monkeypatch.setattr(feeding, "MOST_WAITING", 0)
 
 
 def builds_of_later_versions(monkeypatch: Patch) -> None:
@@ -175,7 +175,7 @@ def builds_of_later_versions(monkeypatch: Patch) -> None:
         IndexBuilt,
         admit=lambda action, state: right(replace(action, through=state.n), state),
     )
-    monkeypatch.setattr(feeding, "MOST_FEED_BYTES", 0)
+    monkeypatch.setattr(feeding, "MOST_WAITING", 0)
 
 
 def copies_lose_one(monkeypatch: Patch) -> None:

@@ -192,7 +192,7 @@ def test_the_event_that_ends_an_index_ends_its_plans(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """So a build that was killed keeps no orphan that came after it, and other plans go on."""
-    monkeypatch.setattr(feeding, "MOST_FEED_BYTES", 0)
+    monkeypatch.setattr(feeding, "MOST_WAITING", 0)
     Table(ports).append(rows(4))
     request_index(ports, "other", FileList())
     for name in ("files", "other"):

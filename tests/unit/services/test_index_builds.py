@@ -155,7 +155,7 @@ def test_a_writer_that_feeds_nothing_is_caught_up_with(
 ) -> None:
     """Its files are lacking from its commit on, and are built in the same run."""
     request_index(ports, "files", FileList())
-    monkeypatch.setattr(feeding, "MOST_FEED_BYTES", 0)
+    monkeypatch.setattr(feeding, "MOST_WAITING", 0)
     done = run(ports, meanwhile(ports, [lambda: Table(ports).append(rows(9))]))
     assert (done.ended, done.left) == (Ended.COMPLETED, 0)
     assert listed(ports) == visible(ports)
@@ -180,7 +180,7 @@ def test_files_with_entries_are_not_indexed_again(
     """A build reads which files are known; only the others become jobs."""
     request_index(ports, "files", FileList())
     run(ports)
-    monkeypatch.setattr(feeding, "MOST_FEED_BYTES", 0)
+    monkeypatch.setattr(feeding, "MOST_WAITING", 0)
     Table(ports).append(rows(9))
     done = run(ports)
     assert (done.pieces, done.files) == (2, 2)
@@ -201,7 +201,7 @@ def test_entries_of_files_that_are_gone_are_deleted(
     built = IndexBuilt(index=index.definition.id, interval=first.id.interval, through=0)
     commit_or_raise(ports, state, Change(action=built, commit_id="gone", feeds=(feed,)))
     assert "data/gone.parquet" in listed(ports)
-    monkeypatch.setattr(feeding, "MOST_FEED_BYTES", 0)
+    monkeypatch.setattr(feeding, "MOST_WAITING", 0)
     Table(ports).append(rows(9))
     run(ports)
     assert listed(ports) == visible(ports)

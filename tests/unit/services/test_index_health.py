@@ -130,7 +130,7 @@ def test_an_index_that_nobody_builds_is_said(
 ) -> None:
     """With its lag, once it has lasted for an hour; a lagging one is told from an unbuilt one."""
     request_index(ports, "more", FileList())
-    monkeypatch.setattr(feeding, "MOST_FEED_BYTES", 0)
+    monkeypatch.setattr(feeding, "MOST_WAITING", 0)
     Table(ports).append(rows(4))
     assert not codes(examine(ports).findings) & {"lagging-index", "unbuilt-index"}
     pass_hours(ports, 2)

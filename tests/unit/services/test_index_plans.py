@@ -129,7 +129,7 @@ def test_what_an_index_lacks_later_is_a_new_plan(
     first = plan_table(ports).launches
     carry_out(ports, [x.plan_id for x in first], in_process(ports.files))
     assert plan_table(ports).launches == ()
-    monkeypatch.setattr(feeding, "MOST_FEED_BYTES", 0)
+    monkeypatch.setattr(feeding, "MOST_WAITING", 0)
     Table(ports).append(rows(9))
     (second,) = plan_table(ports).launches
     assert second.plan_id != first[0].plan_id

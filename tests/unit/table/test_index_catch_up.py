@@ -41,7 +41,7 @@ def build(table: Table, interval: Interval = ALL) -> int:
 def unfed(table: Table, monkeypatch: pytest.MonkeyPatch, start: int) -> int:
     """Append rows without entries."""
     with monkeypatch.context() as patch:
-        patch.setattr(feeding, "MOST_FEED_BYTES", 0)
+        patch.setattr(feeding, "MOST_WAITING", 0)
         return table.append(rows(range(start, start + 4))).n
 
 

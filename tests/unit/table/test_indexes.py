@@ -125,7 +125,7 @@ def test_an_index_that_cannot_be_written_keeps_no_writer(
 ) -> None:
     """The log records what the index lacks, from which commit on."""
     request_index(table.ports, "files", FileList())
-    monkeypatch.setattr(feeding, "MOST_FEED_BYTES", 0)
+    monkeypatch.setattr(feeding, "MOST_WAITING", 0)
     result = table.append(rows(range(40, 60)))
     lacks = found(table).lacks
     assert {lack.n for lack in lacks} == {result.n, found(table).requested_n}

@@ -398,7 +398,7 @@ def test_an_index_that_cannot_be_read_keeps_no_writer(
         raise NotFound("a file of the index is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr("airflow_provider_segtable.table.indexes.routing.entries_of_keys", lost)
+        patch.setattr("airflow_provider_segtable.table.indexes.routing.known_of_keys", lost)
         upsert(table, {"key": 1, "day": 3, "seq": 2})
     assert not table.index(KEYS).current
     assert len(read(table)) == 2

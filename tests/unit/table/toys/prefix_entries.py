@@ -12,21 +12,18 @@ from airflow_provider_segtable.data.indexes.entries import (
     KnownFiles,
     indexed_columns,
     needed_columns,
-    row_groups,
 )
-from airflow_provider_segtable.ports.files import DataFiles
+from airflow_provider_segtable.data.indexes.file_rows import FileRows
 from tests.unit.table.toys.prefix_index import PrefixIndex, prefixes
 
 
 class PrefixEntries:
     """Makes one entry a file."""
 
-    def entries(
-        self, kind: PrefixIndex, table: TableDefinition, segment: Segment, files: DataFiles
-    ) -> pa.Table:
+    def entries(self, kind: PrefixIndex, of: FileRows) -> pa.Table:
         """Return the prefixes of each column."""
         found: dict[int, set[str]] = {number: set() for number in kind.columns}
-        for rows in row_groups(kind.columns, table, segment, files):
+        for rows in of.groups(kind.columns):
             for number, column in zip(kind.columns, rows.columns, strict=True):
                 found[number] |= {text[: kind.width] for text in column.to_pylist() if text}
         return pa.table(

@@ -8,6 +8,7 @@ from airflow_provider_segtable.core.indexes.index_kind import (
     FILE,
     AboutFiles,
     check_type,
+    column_names,
     known_columns,
     setting,
 )
@@ -45,6 +46,10 @@ class PrefixIndex(AboutFiles):
     def key(self) -> tuple[str, ...]:
         """Return the path."""
         return (FILE,)
+
+    def sources(self, table: TableDefinition) -> tuple[str, ...]:
+        """Return the indexed columns."""
+        return column_names(self.columns, table)
 
     def check(self, table: TableDefinition) -> None:
         """Refuse columns without texts."""
