@@ -78,6 +78,7 @@ from airflow_provider_segtable.table.chosen_files import (
     pinned_keys,
 )
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.min_max import MinMax, min_max
 from airflow_provider_segtable.table.parts import Clipped, MergedScan, Part, PartReader, Wanted
 from airflow_provider_segtable.table.read_recorder import UNWATCHED, ReadWatch, read_shape
 from airflow_provider_segtable.table.settled_groups import with_settlements
@@ -422,6 +423,19 @@ class Scan:
             if limit is not None and found >= limit:
                 return limit
         return found
+
+    def min_max(self, column: str) -> MinMax:
+        """Return the least and the greatest value of a column: ``scan.min_max("price").max``.
+
+        Nulls and NaN are left out, minus zero is zero; both are None without any value. Statistics
+        in footers are enough of files of which all rows are shown; of other files those are read
+        that may have a lesser or a greater value (``table.min_max``).
+
+        Raises:
+            SchemaMismatch: there is no such column.
+            InvalidInput: the column's type has no order.
+        """
+        return min_max(self, column)
 
     def counts(self) -> Iterator[tuple[Segment, int]]:
         """Yield the segments that are read, each with its number of rows.

@@ -61,6 +61,7 @@ from airflow_provider_segtable.core.predicate import (
     Predicate,
     can_be,
     columns_of,
+    pinned_values,
 )
 from airflow_provider_segtable.core.reads.selection import FilePlan, GroupPlan
 from airflow_provider_segtable.core.segment import ROOT, ROW, Segment
@@ -69,6 +70,10 @@ from airflow_provider_segtable.data.conditions import Condition, matches
 from airflow_provider_segtable.data.open_files import is_remote, load_ranges, open_known
 from airflow_provider_segtable.data.parquet.adopted_source import AdoptedSource
 from airflow_provider_segtable.data.parquet.checked_tail import Views
+from airflow_provider_segtable.data.parquet.column_extremes import (
+    StoredExtremes,
+    stored_extremes,
+)
 from airflow_provider_segtable.data.parquet.descriptor import CheckedSource, SegmentFiles
 from airflow_provider_segtable.data.parquet.page_index import (
     TIME_UNITS,
@@ -215,6 +220,10 @@ def _values(found: Any) -> tuple[Any, Any]:
 # Reading rows
 BATCH_ROWS = 65_536
 """The rows of a batch, unless a reader asks for fewer."""
+
+MORE_ROWS = 4 * BATCH_ROWS
+LARGE_SET = 16_384
+"""The least values of a set for which batches have ``MORE_ROWS`` rows."""
 
 PAGED_ROWS = 2 * BATCH_ROWS
 """The most rows that are read together by pages, unless one page has more."""
@@ -365,6 +374,16 @@ class SegmentRead:
                 found = parquet.iter_batches(row_groups=[number], columns=names, use_threads=many)
                 yield pa.Table.from_batches([_in_schema(each, target) for each in found], target)
 
+    def extremes(self, name: str) -> StoredExtremes | None:
+        """Return bounds of a column by the file's statistics, if there are; errors as ``batches``.
+
+        They are exact only if all rows of the file are read.
+        """
+        with self._opened(planned=True) as (parquet, _, _):
+            found = stored_extremes(parquet, self.schema, name)
+        whole = self._clip is None and not self._filter.holds_back and self.where is None
+        return found and StoredExtremes(found.values, exact=found.exact and whole)
+
     def plan(self) -> FilePlan:
         """Return the planned read, by the file's footer; errors as ``batches``."""
         with self._opened(planned=True) as (parquet, choice, _):
@@ -412,7 +431,7 @@ class SegmentRead:
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield all rows of the chosen row groups, each batch with the number of its first row."""
         stretches = self._stretches(source, parquet, choice)
-        yield from _numbered(parquet, choice, list(self._read), self.batch_rows, stretches)
+        yield from _numbered(parquet, choice, list(self._read), self._rows_at_once, stretches)
 
     def _in_pages(self, paged: PagedFile, test: Predicate, may: RowSpans) -> Iterator[_Numbered]:
         """Yield the rows that match, or the pages that have them."""
@@ -494,6 +513,15 @@ class SegmentRead:
         for start, end in zip(spans.starts.tolist(), spans.ends.tolist(), strict=True):
             yield start, batch.slice(at, end - start), False
             at += end - start
+
+    @property
+    def _rows_at_once(self) -> int:
+        """Return the rows of a batch: more for a large set, which is prepared for each batch."""
+        test = self._test
+        names = () if test is None or self.batch_rows < BATCH_ROWS else columns_of(test)
+        sets = (pinned_values(test, name) for name in names) if test is not None else ()
+        large = any(values is not None and len(values) >= LARGE_SET for values in sets)
+        return MORE_ROWS if large else self.batch_rows
 
     @property
     def _test(self) -> Predicate | None:
