@@ -223,7 +223,7 @@ BATCH_ROWS = 65_536
 
 MORE_ROWS = 4 * BATCH_ROWS
 LARGE_SET = 16_384
-"""The least values of a set for which batches have ``MORE_ROWS`` rows."""
+"""The least texts of a set for which batches have ``MORE_ROWS`` rows."""
 
 PAGED_ROWS = 2 * BATCH_ROWS
 """The most rows that are read together by pages, unless one page has more."""
@@ -516,11 +516,13 @@ class SegmentRead:
 
     @property
     def _rows_at_once(self) -> int:
-        """Return the rows of a batch: more for a large set, which is prepared for each batch."""
+        """Return the rows of a batch: more for a large set of texts, which each batch prepares."""
         test = self._test
         names = () if test is None or self.batch_rows < BATCH_ROWS else columns_of(test)
         sets = (pinned_values(test, name) for name in names) if test is not None else ()
-        large = any(values is not None and len(values) >= LARGE_SET for values in sets)
+        large = any(
+            values and len(values) >= LARGE_SET and isinstance(values[0], str) for values in sets
+        )
         return MORE_ROWS if large else self.batch_rows
 
     @property
