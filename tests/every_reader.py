@@ -177,7 +177,7 @@ def counted(look: Look) -> Iterator[str]:
 
 
 def least_and_greatest(look: Look) -> Iterator[str]:
-    """Compare the least and the greatest value of each column, of the newest version and an earlier one."""
+    """Compare the least and the greatest value of each column, in two versions."""
     rolls = look.kind is DeletionForm.PREDICATE
     for n in (look.state.n, *look.versions[:1]):
         for at, name in enumerate(look.shown.names):

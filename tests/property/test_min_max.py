@@ -183,7 +183,7 @@ def ascending(count: int) -> pa.Table:
 
 @pytest.mark.parametrize("kind", ["", "latest"])
 def test_whole_files_are_not_read(kind: str, tmp_path: Path) -> None:
-    """None of a base, or without deletes; with deletes, none whose values are between known ones."""
+    """None of a base; of files with deletes none whose values lie between known ones."""
     table = made(Random(0), str(tmp_path / "t"), kind)
     table.append(ascending(100))
     if kind:
