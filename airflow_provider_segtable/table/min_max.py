@@ -18,7 +18,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,17 +26,14 @@ import pyarrow.compute as pc
 from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.predicate import AnyOf, Compare, Compares, Day, Moment, Value
-from airflow_provider_segtable.core.tables.merge_rules import MergeRules
 from airflow_provider_segtable.data.conditions import Condition, by_predicate
-from airflow_provider_segtable.data.keyed.group_reader import shown_defaults
 from airflow_provider_segtable.data.open_files import is_remote
+from airflow_provider_segtable.data.parquet.checked_tail import Views
 from airflow_provider_segtable.data.parquet.column_extremes import StoredExtremes, extremes_of
 from airflow_provider_segtable.data.parquet.descriptor import THREADS
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
-from airflow_provider_segtable.table.parts import MergedRows
-
-if TYPE_CHECKING:
-    from airflow_provider_segtable.table.scan import Scan
+from airflow_provider_segtable.ports.files import DataFiles
+from airflow_provider_segtable.table.parts import MergedRows, MergedScan
 
 
 class MinMax(NamedTuple):
@@ -46,6 +43,7 @@ class MinMax(NamedTuple):
     max: Any
 
 
+_NONE = MinMax(None, None)
 Batches = Iterable[pa.RecordBatch]
 
 
@@ -71,6 +69,11 @@ class _Known:
     def add(self, values: pa.Array | pa.ChunkedArray) -> None:
         """Take values into account."""
         self.values = extremes_of(pa.concat_arrays([self.values, extremes_of(values)]))
+
+    @property
+    def ends(self) -> MinMax:
+        """Return the extremes as Python values."""
+        return MinMax(*(end.as_py() for end in self.values)) if len(self.values) else _NONE
 
     def encloses(self, bounds: StoredExtremes | None) -> bool:
         """Return whether no value within bounds would change the extremes."""
@@ -102,63 +105,92 @@ def _as_value(end: pa.Scalar) -> Value:
     return None
 
 
-def min_max(scan: "Scan", column: str) -> MinMax:
-    """Return the least and the greatest value of a column of a scan's rows.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnEnds:
+    """The least and the greatest value of a column, to be found in rows of one table.
 
-    Raises:
-        SchemaMismatch: there is no such column.
-        InvalidInput: the column's type has no order.
+    Attributes:
+        column: the column.
+        kind: its type.
+        where: a condition on the rows.
+        time_column: the event time.
+        files: the table's data files.
+        views: tails of files that were read before.
     """
-    narrow = replace(scan, request=replace(scan.request, columns=(column,), where=scan.where))
-    kind = narrow.schema.field(column).type
-    try:
-        known = _Known(column, extremes_of(pa.array([], kind)))
-    except pa.ArrowNotImplementedError:
-        raise InvalidInput(
-            f"column {column!r} has the type {kind}, which has no order: min and max are of "
-            "numbers, text, times and dates"
-        ) from None
-    if _is_read_whole(narrow, column):
-        for batch in narrow.to_batches():
-            known.add(batch.column(column))
-    else:
-        _look(narrow, known)
-    return (
-        MinMax(*(end.as_py() for end in known.values)) if len(known.values) else MinMax(None, None)
-    )
 
+    column: str
+    kind: pa.DataType
+    where: Condition | None
+    time_column: str
+    files: DataFiles
+    views: Views
 
-def _is_read_whole(scan: "Scan", column: str) -> bool:
-    """Return whether rows are read as any scan reads them (rule 5, and defaults)."""
-    request, table = scan.request, scan.state.table
-    defaults = shown_defaults(table)
-    return (
-        scan.start is not None
-        or request.changes
-        or request.limit is not None
-        or (request.rolled_up and table.kind.merges)
-        or bool(scan.origin_columns)
-        or column in defaults
-        or bool(defaults and scan.where)
-    )
+    def of_batches(self, batches: Batches) -> MinMax:
+        """Return the ends of rows that are read as any scan reads them (rule 5).
 
+        Raises:
+            InvalidInput: the column's type has no order.
+        """
+        known = self._begun()
+        for batch in batches:
+            known.add(batch.column(self.column))
+        return known.ends
 
-def _look(scan: "Scan", known: _Known) -> None:
-    """Find the extremes of a scan's rows."""
-    rules = scan.state.table.kind.rules
-    pieces = _of_files(scan) if rules is None else _of_groups(scan, rules)
-    open_: list[_Piece] = []
-    for piece in pieces:
-        if piece.bounds is not None and piece.bounds.exact:
-            known.add(piece.bounds.values)
-        else:
-            open_.append(piece)
-    time = scan.state.table.time_column
-    for piece in _in_turn(open_):
-        if not known.encloses(piece.bounds):
-            for batch in piece.rows(None if scan.where else known.beyond(time)):
-                kept = batch if scan.where is None else scan.where.keep(batch)
-                known.add(kept.column(known.column))
+    def of_files(self, reads: Sequence[SegmentRead]) -> MinMax:
+        """Return the ends of the rows of files; errors as ``of_batches``."""
+        return self._of(self._plain(reads))
+
+    def of_groups(self, merged: MergedScan) -> MinMax:
+        """Return the ends of the rows of a table with a primary key; errors as ``of_batches``."""
+        return self._of(self._pieces(merged))
+
+    def _begun(self) -> _Known:
+        try:
+            return _Known(self.column, extremes_of(pa.array([], self.kind)))
+        except pa.ArrowNotImplementedError:
+            raise InvalidInput(
+                f"column {self.column!r} has the type {self.kind}, which has no order: min and max "
+                "are of numbers, text, times and dates"
+            ) from None
+
+    def _of(self, pieces: Iterable[_Piece]) -> MinMax:
+        known, where, inexact = self._begun(), self.where, list[_Piece]()
+        for piece in pieces:
+            if piece.bounds is not None and piece.bounds.exact:
+                known.add(piece.bounds.values)
+            else:
+                inexact.append(piece)
+        for piece in _in_turn(inexact):
+            if known.encloses(piece.bounds):
+                continue
+            for batch in piece.rows(None if where else known.beyond(self.time_column)):
+                kept = batch if where is None else where.keep(batch)
+                known.add(kept.column(self.column))
+        return known.ends
+
+    def _plain(self, reads: Sequence[SegmentRead]) -> Iterator[_Piece]:
+        """Yield files whose rows are shown as they are."""
+        kept = [replace(read, views=self.views) for read in reads]
+        for read, bounds in zip(kept, self._bounds(kept), strict=True):
+            exact = bounds is not None and bounds.exact and self.where is None
+            yield _Piece(bounds and StoredExtremes(bounds.values, exact), _rows_of(read))
+
+    def _bounds(self, reads: Sequence[SegmentRead]) -> Iterator[StoredExtremes | None]:
+        """Yield the bounds of files, whose footers are read at once where that is a round trip."""
+        if not is_remote(self.files) or len(reads) == 1:
+            yield from (read.extremes(self.column) for read in reads)
+            return
+        with ThreadPoolExecutor(THREADS, "segtable-footers") as pool:
+            yield from pool.map(lambda read: read.extremes(self.column), reads)
+
+    def _pieces(self, merged: MergedScan) -> Iterator[_Piece]:
+        """Yield the files of file groups, and the rows of groups that are merged."""
+        for group in merged.found.left:
+            plain, rest = merged.apart(group)
+            yield from self._plain(plain)
+            if rest is not None:
+                bounds = [*self._bounds(merged.whole_files(rest.segments))]
+                yield _Piece(_joined(bounds), _merged_rows(rest))
 
 
 def _in_turn(pieces: Sequence[_Piece]) -> Iterator[_Piece]:
@@ -174,46 +206,8 @@ def _in_turn(pieces: Sequence[_Piece]) -> Iterator[_Piece]:
     yield from (bounded[at] for at in order)
 
 
-def _of_files(scan: "Scan") -> Iterator[_Piece]:
-    """Yield the files of a table without a primary key."""
-    reads = [read for _, read in scan.readings(scan.chosen(scan.selection()))]
-    yield from _plain(scan, reads)
-
-
-def _plain(scan: "Scan", reads: Sequence[SegmentRead]) -> Iterator[_Piece]:
-    """Yield files whose rows are shown as they are."""
-    (column,) = scan.schema.names
-    kept = [replace(read, views=scan.ports.entries) for read in reads]
-    for read, bounds in zip(kept, _bounds(scan, kept, column), strict=True):
-        outer = bounds and StoredExtremes(bounds.values, bounds.exact and scan.where is None)
-        yield _Piece(outer, _rows_of(read))
-
-
 def _rows_of(read: SegmentRead) -> Callable[[Condition | None], Batches]:
     return lambda where: (read if where is None else replace(read, where=where)).batches()
-
-
-def _bounds(
-    scan: "Scan", reads: Sequence[SegmentRead], column: str
-) -> Iterator[StoredExtremes | None]:
-    """Yield the bounds of files, whose footers are read at once where requests are round trips."""
-    if not is_remote(scan.ports.files) or len(reads) == 1:
-        yield from (read.extremes(column) for read in reads)
-        return
-    with ThreadPoolExecutor(THREADS, "segtable-footers") as pool:
-        yield from pool.map(lambda read: read.extremes(column), reads)
-
-
-def _of_groups(scan: "Scan", rules: MergeRules) -> Iterator[_Piece]:
-    """Yield the files of a table with a primary key, and the rows of groups that are merged."""
-    (column,) = scan.schema.names
-    merged = scan.merged_scan(rules)
-    for group in merged.found.left:
-        plain, rest = merged.apart(group)
-        yield from _plain(scan, plain)
-        if rest is not None:
-            bounds = [*_bounds(scan, merged.whole_files(rest.segments), column)]
-            yield _Piece(_joined(bounds), _merged_rows(rest))
 
 
 def _merged_rows(rest: MergedRows) -> Callable[[Condition | None], Batches]:
