@@ -36,6 +36,7 @@ from airflow_provider_segtable.core.predicate import (
     Value,
     columns_of,
     may_hold,
+    pinned_values,
     reach,
 )
 from airflow_provider_segtable.core.time import ALL_TIME, Instant, Interval
@@ -118,6 +119,17 @@ def _is_among(column: Any, among: Among) -> Any:
 
 _LARGE = 1_024
 """The least values of a set whose preparation costs more than a search for as many rows."""
+
+
+_MANY_TEXTS = 16_384
+
+
+def has_many_texts(test: Predicate) -> bool:
+    """Return whether a test has a set of so many texts that few large batches cost less."""
+    sets = (pinned_values(test, name) for name in columns_of(test))
+    return any(
+        values and len(values) >= _MANY_TEXTS and isinstance(values[0], str) for values in sets
+    )
 
 
 def value_array(values: Sequence[Value], kind: pa.DataType, name: str) -> pa.Array:

@@ -3,7 +3,9 @@
 1. Each table is cleaned by its retention, and published in the formats that are switched on, by its
    own properties and the fleet file's. A table with a primary key is settled in between.
 2. Each table is verified at least once a week, at a moment of its own (``planning.fleet.rota``). Of
-   these one in ``DEEP_ONE_OF`` is verified deeply, another one each week.
+   these one in ``DEEP_ONE_OF`` is verified deeply, and as a whole, another one each week. Of other
+   large tables it is what was written since the week before, and a part of the rest
+   (``health.verified_part``).
 3. A step that fails is reported, and stops neither the table's other steps nor other tables.
 4. A frozen table, or one outside of its ``upkeep`` window, is left until then.
 5. A user may ask for steps of one table, now (``Wished``), with another retention, or in other
@@ -19,6 +21,7 @@ from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError, StorageError
 from airflow_provider_segtable.core.recovery.diagnosis import Finding
 from airflow_provider_segtable.core.time import Instant, iso
+from airflow_provider_segtable.health.verified_part import Part
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.fleet.fleet import (
     Fleet,
@@ -27,7 +30,7 @@ from airflow_provider_segtable.planning.fleet.fleet import (
     windows_of,
 )
 from airflow_provider_segtable.planning.fleet.fleet_file import UPKEEP
-from airflow_provider_segtable.planning.fleet.rota import due, sampled
+from airflow_provider_segtable.planning.fleet.rota import WEEK_US, due, sampled
 from airflow_provider_segtable.planning.properties import PublishSettings, Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.fleet_run import PortsOf
@@ -209,14 +212,15 @@ def _kept_up(fleet: Fleet, name: str, ports: TableContext, since: Instant, now: 
         steps.take("published", lambda: _published(ports, properties))
     if due(name, since, now):
         deep = sampled(name, now, DEEP_ONE_OF)
-        steps.take("verified", lambda: _verified(ports, findings, deep=deep))
+        part = None if deep else Part(since=since - WEEK_US, now=now)
+        steps.take("verified", lambda: _verified(ports, findings, part))
     return Upkeep(
         table=name, done=tuple(steps.done), failed=tuple(steps.failed), findings=tuple(findings)
     )
 
 
 def _cleaned(ports: TableContext, retention: Retention) -> str:
-    run = clean(ports, retention=retention)
+    run = clean(ports, retention=retention, whole=False)
     return str(run)
 
 
@@ -228,7 +232,7 @@ def _published(ports: TableContext, properties: Mapping[str, str]) -> str:
     return "; ".join(map(str, run.outcomes))
 
 
-def _verified(ports: TableContext, findings: list[Finding], *, deep: bool) -> str:
-    found = verify(ports, deep=deep)
+def _verified(ports: TableContext, findings: list[Finding], part: Part | None) -> str:
+    found = verify(ports, deep=part is None, part=part)
     findings += found.findings if not found.sound else ()
     return repr(found)

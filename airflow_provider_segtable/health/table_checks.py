@@ -64,6 +64,7 @@ from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.indexes.record_index import DELETED
 from airflow_provider_segtable.core.log.events import Event
 from airflow_provider_segtable.core.log.families.append_events import Appended, published
+from airflow_provider_segtable.core.log.log_paths import event_path
 from airflow_provider_segtable.core.log.state import State, index_of
 from airflow_provider_segtable.core.log_store.manifest import BucketManifest, LogRange
 from airflow_provider_segtable.core.recovery.diagnosis import (
@@ -77,17 +78,18 @@ from airflow_provider_segtable.core.recovery.diagnosis import (
     unread_vectors,
 )
 from airflow_provider_segtable.core.segment import Segment, SegmentId
+from airflow_provider_segtable.core.time import united
 from airflow_provider_segtable.data.indexes.entries import entries, footer_checksum
 from airflow_provider_segtable.data.indexes.records import decided, places_of
 from airflow_provider_segtable.data.inspection import inspect_bytes, inspect_footer, inspect_rows
+from airflow_provider_segtable.data.log_ranges import files_of_bucket
 from airflow_provider_segtable.data.rows import Keys
 from airflow_provider_segtable.data.vector_file import Rows, read_vectors
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.index_lifecycle import inner_tables
 from airflow_provider_segtable.table.indexes.index_entries import entries_in
 from airflow_provider_segtable.table.indexes.key_entries import records_of
-from airflow_provider_segtable.table.log.event_log import EventLog, event_path, path_of
-from airflow_provider_segtable.table.log_store.file_reader import files_of_bucket
+from airflow_provider_segtable.table.log.event_log import EventLog, path_of
 
 
 # Entries of an index of records, compared with the records
@@ -355,7 +357,7 @@ WRONG_OFFSETS = "wrong-log-offsets"
 
 # Committed ranges of the log store
 def check_log_store(
-    ports: TableContext, state: State, events: Mapping[int, Event], *, files: bool
+    ports: TableContext, state: State, events: Mapping[int, Event], *, files: bool, begin: int = 0
 ) -> Iterator[Finding]:
     """Yield findings about the committed records of the log store.
 
@@ -364,10 +366,11 @@ def check_log_store(
         state: the version to verify.
         events: the retained events with ranges, by number.
         files: read the footers of their files, too.
+        begin: the first of the events.
     """
     for bucket, known in sorted(state.log_store.items()):
         ranges = [*_ranges(events, state, bucket, known)]
-        yield from _misplaced(state, bucket, known, ranges)
+        yield from _misplaced(state, bucket, known, ranges, begin)
         for event, found in ranges if files else ():
             yield from _wrong_files(ports, state, event, found)
 
@@ -385,7 +388,11 @@ def _ranges(
 
 
 def _misplaced(
-    state: State, bucket: int, known: BucketManifest, ranges: list[tuple[Event, LogRange]]
+    state: State,
+    bucket: int,
+    known: BucketManifest,
+    ranges: list[tuple[Event, LogRange]],
+    begin: int,
 ) -> Iterator[Finding]:
     at = ranges[0][1].start if ranges else known.end
     for event, found in ranges:
@@ -397,7 +404,8 @@ def _misplaced(
         what = f"bucket {bucket} is committed up to {known.end}, its ranges up to {at}"
         yield broken_log_range(f"version {state.n}", MISPLACED, what)
     begins = {(event.n, found.start) for event, found in ranges}
-    kept = (w for w in known.waypoints if w.undone_after is None and w.n >= state.retained_from)
+    oldest = max(state.retained_from, begin)
+    kept = (w for w in known.waypoints if w.undone_after is None and w.n >= oldest)
     for each in kept:
         if (each.n, each.start) not in begins:
             what = f"bucket {bucket}: event {each.n} has no range that begins at {each.start}"
@@ -409,10 +417,11 @@ def _wrong_files(
 ) -> Iterator[Finding]:
     """Yield differences between a range and the footers of its files."""
     action = event.action
-    segments = published(state, action, event.time) if isinstance(action, Appended) else ()
+    kind = state.table.kind
+    segments = published(kind, action, event.time) if isinstance(action, Appended) else ()
     where = path_of(event)
     try:
-        files = [*files_of_bucket(ports, segments, found.bucket)]
+        files = [*files_of_bucket(ports.files, segments, found.bucket)]
     except (NotFound, CorruptTable) as error:
         yield broken_log_range(where, WRONG_OFFSETS, f"the records of {found}: {error}")
         return
@@ -448,8 +457,9 @@ def check_vectors(ports: TableContext, state: State) -> Iterator[Finding]:
             yield unread_vectors(path, error)
     yield from _lost(ports, state, missing)
     due = set(_due(state))
-    found = root_sizes(state.timeline.segments()) if state.vectors else ()
-    sizes = {root: rows for root, rows in found if root in state.vectors}
+    around = united({root.interval for root in state.vectors})
+    present = (s for each in around for s in state.timeline.segments(each))
+    sizes = {root: rows for root, rows in root_sizes(present) if root in state.vectors}
     for root, some in state.vectors.items():
         given = {each.path: read[each.path] for each in some if each.path in read}
         for each in some:
@@ -464,7 +474,7 @@ def _due(state: State) -> Iterator[tuple[SegmentId, str]]:
     for root, some in state.vectors.items():
         later = (each for each in some if each.n > state.vectors_pruned_through)
         yield from ((root, each.path) for each in later)
-    for segment in state.timeline.each_visible() if state.vectors else ():
+    for segment in state.timeline.visible_near({root.interval for root in state.vectors}):
         for root, some in state.deletions(segment).items():
             yield from ((root, each.path) for each in some)
 

@@ -20,6 +20,8 @@
    missing file is reported lost only if the newest version still has its segment; findings during
    the removal of an index, of a target or of the table are not reported either.
 9. A storage failure does not prove damage: a file that could not be read is UNCHECKED.
+10. A run may verify a part of a large table: what was written lately, and some of the rest by rota
+    (``health.verified_part``). A sidecar is read once in a run, however many checkpoints list it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -39,11 +41,21 @@ from airflow_provider_segtable.core.errors import (
     UnsupportedFormat,
 )
 from airflow_provider_segtable.core.facts import Facts
+from airflow_provider_segtable.core.locks import Generation
 from airflow_provider_segtable.core.log.events import Event
 from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.invariants import violations
-from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log.log_paths import (
+    CHECKPOINTS,
+    TAGS,
+    TIMELINE,
+    checkpoint_path,
+    event_path,
+    number,
+    tag_path,
+)
+from airflow_provider_segtable.core.log.state import IdSpaces, State
 from airflow_provider_segtable.core.recovery.diagnosis import (
     Finding,
     Severity,
@@ -60,7 +72,7 @@ from airflow_provider_segtable.core.recovery.diagnosis import (
     worst_first,
     wrong_checkpoint,
 )
-from airflow_provider_segtable.core.segment import Segment, with_base_of
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, with_base_of
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import iso
 from airflow_provider_segtable.core.timeline import Timeline
@@ -72,20 +84,12 @@ from airflow_provider_segtable.health.table_checks import (
     check_log_store,
     check_vectors,
 )
+from airflow_provider_segtable.health.verified_part import Part
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint
-from airflow_provider_segtable.table.log.event_log import (
-    CHECKPOINTS,
-    TAGS,
-    TIMELINE,
-    TRIES,
-    EventLog,
-    checkpoint_path,
-    event_path,
-    number,
-    tag_path,
-)
+from airflow_provider_segtable.table.log.event_log import TRIES, EventLog
 from airflow_provider_segtable.table.log.sidecar_files import proved
+from airflow_provider_segtable.table.log.sidecars import layers_of
 
 THREADS = 4
 BLOCK = 256
@@ -147,6 +151,7 @@ def verify(
     *,
     all_versions: bool = False,
     deep: bool = False,
+    part: Part | None = None,
     threads: int = THREADS,
     report: Report = lambda _stage, _done, _total: None,
 ) -> Verification:
@@ -156,6 +161,7 @@ def verify(
         ports: the table's ports; no coordinator is needed.
         all_versions: check the invariants at every version, and hidden segments' files, too.
         deep: decode every row.
+        part: verify a part of a large table; not with ``all_versions``.
         threads: number of files read concurrently.
         report: called with the progress.
 
@@ -166,43 +172,81 @@ def verify(
     """
     log = EventLog(ports.storage)
     _refuse_dropped(log)
-    found = _verified(ports, all_versions=all_versions, deep=deep, threads=threads, report=report)
+    scope = _Scope(all_versions=all_versions, deep=deep, part=part)
+    found = _verified(ports, scope, threads, report)
     if not found.sound:
         _refuse_dropped(log)  # files that a drop removed meanwhile are no damage
     return found
 
 
-def _verified(
-    ports: TableContext, *, all_versions: bool, deep: bool, threads: int, report: Report
-) -> Verification:
-    """Look at all that there is."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scope:
+    """What a run looks at; arguments as for ``verify``."""
+
+    all_versions: bool
+    deep: bool
+    part: Part | None
+
+    def takes(self, name: str) -> bool:
+        return self.part is None or self.part.takes(name)
+
+    def states(self, ports: TableContext, state: State) -> Iterator[State]:
+        """Yield the state, or parts of it."""
+        return iter([state]) if self.part is None else self.part.states(ports.storage, state)
+
+    def segments(self, timeline: Timeline) -> Iterator[Segment]:
+        chosen = timeline.segments() if self.all_versions else timeline.each_visible()
+        return (segment for segment in chosen if segment.path)
+
+    def count(self, timeline: Timeline) -> int:
+        return sum(1 for _ in timeline.paths()) if self.all_versions else _visible(timeline)
+
+
+def _verified(ports: TableContext, scope: _Scope, threads: int, report: Report) -> Verification:
+    """Look at all that the scope has."""
+    deep = scope.deep
     with ThreadPoolExecutor(threads) as pool:
-        walk = _walked(ports, pool, report, all_versions=all_versions)
+        walk = _walked(ports, pool, report, scope)
         findings = walk.findings
         state = walk.good
         if state is None:
             return _verification(ports, walk, 0, 0)
-        wrong = () if walk.checked == state.n else violations(state)
-        findings += [broken_invariant(state.n, each) for each in wrong]
-        findings += [doubled_file(*each) for each in shared_files(state)]
-        findings += _bad_tags(walk, state)
-        timeline = state.timeline
-        chosen = timeline.segments() if all_versions else timeline.each_visible()
         files = FileCheck(ports=ports, state=state, deep=deep)
-        with_files = (segment for segment in chosen if segment.path)
-        total = sum(1 for _ in timeline.paths()) if all_versions else _visible(timeline)
-        while batch := [*islice(with_files, FILES)]:
-            for found in pool.map(files.check, batch):
-                findings += found
-                files.checked += 1
-                report("files", files.checked, total)
-            files.rows += sum(segment.rows for segment in batch)
+        total = 0
+        for some in scope.states(ports, state):
+            wrong = () if walk.checked == state.n else violations(some)
+            findings += [broken_invariant(state.n, each) for each in wrong]
+            findings += [doubled_file(*each) for each in shared_files(some)]
+            findings += check_settlements(ports, some, deep=deep)
+            total += scope.count(some.timeline)
+            findings += _files(files, scope.segments(some.timeline), pool, report, total)
+        findings += _bad_tags(walk, state, scope)
         findings += files.still_lost(EventLog(ports.storage))
-        findings += [*check_vectors(ports, state), *check_targets(ports, state, deep=deep)]
-        findings += check_settlements(ports, state, deep=deep)
-        findings += check_log_store(ports, state, walk.logged, files=all_versions or deep)
-    findings += check_indexes(ports, state, partial(_inner, deep=deep, threads=threads), deep=deep)
+        findings += check_vectors(ports, state)
+        findings += check_targets(ports, state, deep=deep) if scope.takes("published") else ()
+        begin = walk.first if scope.part else 0
+        look = scope.all_versions or deep
+        findings += check_log_store(ports, state, walk.logged, files=look, begin=begin)
+    if scope.takes("indexes"):
+        inner = partial(_inner, deep=deep, threads=threads)
+        findings += check_indexes(ports, state, inner, deep=deep)
     return _verification(ports, walk, files.checked, files.rows if deep else 0)
+
+
+def _files(
+    files: FileCheck,
+    segments: Iterator[Segment],
+    pool: ThreadPoolExecutor,
+    report: Report,
+    total: int,
+) -> Iterator[Finding]:
+    """Yield findings about the files of some segments."""
+    while batch := [*islice(segments, FILES)]:
+        for found in pool.map(files.check, batch):
+            yield from found
+            files.checked += 1
+            report("files", files.checked, total)
+        files.rows += sum(segment.rows for segment in batch)
 
 
 def _inner(ports: TableContext, *, deep: bool, threads: int) -> tuple[Finding, ...]:
@@ -216,13 +260,17 @@ def _visible(timeline: Timeline) -> int:
 
 
 def _walked(
-    ports: TableContext, pool: ThreadPoolExecutor, report: Report, *, all_versions: bool
+    ports: TableContext, pool: ThreadPoolExecutor, report: Report, scope: _Scope
 ) -> "_Walk":
     """Read the log; repeat if events expired meanwhile."""
     for _ in range(TRIES):
-        walk = _Walk(ports=ports, all_versions=all_versions)
+        begin = EventLog(ports.storage).first()
+        walk = _Walk(ports=ports, all_versions=scope.all_versions)
+        base = -1 if scope.part is None else scope.part.base(ports.storage)
+        if base < begin or not walk.begin_at(base):
+            walk.first = begin
         walk.go(pool, report)
-        if walk.first == EventLog(ports.storage).first():
+        if begin == EventLog(ports.storage).first():
             break
     return walk
 
@@ -244,6 +292,7 @@ def _verification(ports: TableContext, walk: "_Walk", files: int, rows: int) -> 
 class _Walk:
     """One pass over the log; ``state`` is the fold so far, None after a missing or broken event.
 
+    ``first`` is the first event to read; ``sound`` are sidecars that were read, or need not be.
     ``good`` is the newest known state, ``checked`` the newest version with checked invariants;
     ``tagged`` are the expected states of the tags' checkpoints, ``logged`` the events that commit
     records of the log store.
@@ -262,16 +311,28 @@ class _Walk:
     tagged: dict[int, State] = field(default_factory=dict)
     logged: dict[int, Event] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    sound: set[str] = field(default_factory=set)
+
+    def begin_at(self, n: int) -> bool:
+        """Begin after a checkpoint, whose sidecars were proved before; return whether it can be."""
+        log = EventLog(self.ports.storage)
+        state = log.at_checkpoint(n)
+        layers = state and layers_of(state)
+        if state is None or layers is None or not layers.sidecars:
+            return False
+        self.state = self.good = state
+        self.first = state.n + 1
+        self.sound.update(each.path for each in layers.sidecars)
+        return True
 
     def go(self, pool: ThreadPoolExecutor, report: Report) -> None:
         """Read, fold and check all events and checkpoints."""
         storage, log = self.ports.storage, EventLog(self.ports.storage)
-        self.first = log.first()
         numbers = sorted(n for e in storage.list(TIMELINE) if (n := number(e.path)) is not None)
         if not numbers:
             _refuse_dropped(log)
             raise NotATable(f"{storage.uri} holds no segtable table: check the path")
-        self.last = max(*numbers, self.first)
+        self.last = max(*numbers, self.first if self.state is None else self.first - 1)
         checkpoints = {n for n in log.checkpoints() if n >= self.first}
         tagged = {n for e in storage.list(TAGS) if (n := tagged_number(e.path)) is not None}
         due = self.first
@@ -362,7 +423,7 @@ class _Walk:
     def _checkpoint(self, n: int) -> State | None:
         path = checkpoint_path(n)
         try:
-            return proved(EventLog(self.ports.storage), n)
+            return proved(EventLog(self.ports.storage), n, self.sound)
         except NotFound:
             return None  # expired meanwhile
         except (CorruptTable, UnsupportedFormat) as error:
@@ -385,13 +446,38 @@ def _refuse_dropped(log: EventLog) -> None:
 
 
 def same_state(one: State, other: State) -> bool:
-    """Return whether two states are equal; timelines are compared by their segments."""
-    empty = Timeline.empty()
-    if replace(one, timeline=empty) != replace(other, timeline=empty):
+    """Return whether two states are equal; of timelines and ids, what both share is not read."""
+    without = {"timeline": Timeline.empty(), "ids": IdSpaces()}
+    if replace(one, **without) != replace(other, **without):
         return False
-    if len(one.timeline) != len(other.timeline):
+    if len(one.timeline) != len(other.timeline) or not _same_ids(one, other):
         return False
-    return all(map(_same_segment, one.timeline.segments(), other.timeline.segments()))
+    changed = one.timeline.changed_chunks(other.timeline)
+    pairs = ((_segments(one, key), _segments(other, key)) for key in changed)
+    return all(len(a) == len(b) and all(map(_same_segment, a, b)) for a, b in pairs)
+
+
+def _segments(state: State, key: ChunkKey) -> list[Segment]:
+    chunk = state.timeline.chunk(key)
+    return [*chunk.segments()] if chunk else []
+
+
+def _same_ids(one: State, other: State) -> bool:
+    """Return whether two states have the same id spaces; sidecars that both have are not read."""
+    layers = [layers_of(one), layers_of(other)]
+    paths = [{each.path for each in some.sidecars} if some else set() for some in layers]
+    shared = paths[0] & paths[1]
+    if not shared:
+        return one.ids == other.ids
+    keys = one.ids.changed | other.ids.changed
+    for some in filter(None, layers):
+        own = (at for at, each in enumerate(some.sidecars) if each.path not in shared)
+        keys = keys.union(some.own.keys, *(some.load(at).keys for at in own))
+    return all(
+        one.ids.get((key, generation)) == other.ids.get((key, generation))
+        for key in keys
+        for generation in Generation
+    )
 
 
 def _same_segment(one: Segment, other: Segment) -> bool:
@@ -409,9 +495,11 @@ def tagged_number(path: str) -> int | None:
     return int(digits) if digits.isdecimal() else None
 
 
-def _bad_tags(walk: "_Walk", state: State) -> Iterator[Finding]:
+def _bad_tags(walk: "_Walk", state: State, scope: _Scope) -> Iterator[Finding]:
     """Yield findings about the checkpoints of tagged versions."""
     for name, n in state.tags.items():
+        if n < walk.first and not scope.takes(f"tag {name}"):
+            continue
         path, lost = tag_path(name, n), n not in walk.tagged
         try:
             found = read_checkpoint(walk.ports.storage.read(path))

@@ -52,7 +52,7 @@ class SegtableCleanOperator(AssetEventOperator):
 
         with self.opened(context, f"cleaning {self.table}") as ports:
             retention, begun = self._retention(ports), ports.log.load().n
-            run = clean(ports, retention=retention, dry_run=self.only_look)
+            run = clean(ports, retention=retention, dry_run=self.only_look, whole=False)
             counts = summary(run)
             removed = {name: counts[name] for name in ("segments", "files", "bytes")}
             self.emit(context, ports, "clean", made=own_events(ports, begun), counts=removed)

@@ -410,8 +410,8 @@ def claimed(known: PlanState) -> Reason:
 def _skip_from(state: State, policy: Policy, now: Instant) -> Instant:
     if policy.skip_offset_from == NOW or not policy.skip_offset_minutes:
         return now
-    found = (summary.time_max for summary in state.timeline.visible_summaries().values())
-    return max((at for at in found if at is not None), default=now)
+    latest = state.timeline.latest
+    return now if latest is None else latest
 
 
 def _stone(segment: Segment) -> bool:

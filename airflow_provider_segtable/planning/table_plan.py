@@ -11,7 +11,8 @@
    A brief run asks first whether the bound of the whole table is 0, as it mostly is, and in an
    area it asks the finders alone that expect a plan. It remembers in which areas around a block of
    chunks a plan may be due, deleted rows aside: that holds as long as these blocks do
-   (``Finder.may_be_due``). So after a commit it looks at the blocks that changed.
+   (``Finder.may_be_due``). So after a commit it looks at the blocks that changed. What it
+   remembers of stored blocks can be given to another process (``known_windows``).
 4. A large table is examined area by area, the highest bound first, until the budget is used up, or
    the limit of one run is reached (``planning.selection``).
 5. If a plan of a larger kind is due, it replaces the smaller ones that it makes unnecessary; if it
@@ -33,8 +34,9 @@ from typing import Any
 from airflow_provider_segtable.core.chunk import ChunkSummary, least_size
 from airflow_provider_segtable.core.counted import MIB
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.paths import digest
 from airflow_provider_segtable.core.segment import ChunkKey
-from airflow_provider_segtable.core.spans import AnyBlock
+from airflow_provider_segtable.core.spans import AnyBlock, StoredBlock
 from airflow_provider_segtable.core.time import Instant, Interval, united
 from airflow_provider_segtable.core.timeline import AnyChunk, Timeline
 from airflow_provider_segtable.planning.finders.finder import Finder, finders
@@ -91,7 +93,7 @@ def nothing_due(found: PlannerContext) -> bool:
 def with_windows(found: PlannerContext) -> PlannerContext:
     """Limit a context to the times in which a plan may be due, asking no block of chunks twice."""
     bounds, state = _Bounds(found), found.state
-    settings = (found.policy, state.table, state.overrides, dict(found.blocking))
+    settings = _settings(state, found.policy, found.blocking)
     due = [each for b in state.timeline.blocks() for each in _due_in(found, bounds, b, settings)]
     return replace(found, windows=tuple(united(due)))
 
@@ -111,6 +113,61 @@ def _due_in(
         due = [area.interval for area in areas(without, due=True)]
         notes[:] = [settings, _beside(timeline, block, around), around, due]
     return [notes[2]] if bounds.may_have_deleted(notes[2]) else notes[3]
+
+
+def _settings(state: State, policy: Policy, blocking: Mapping[int, str]) -> tuple[Any, ...]:
+    """Return what the windows of a block depend on, beside the blocks there."""
+    return policy, state.table, state.overrides, dict(blocking)
+
+
+def windows_basis(state: State, policy: Policy, blocking: Mapping[int, str]) -> str:
+    """Return a digest of what known windows depend on, beside the blocks there."""
+    return digest(repr(_settings(state, policy, blocking)).encode())
+
+
+def known_windows(state: State) -> Mapping[str, Any] | None:
+    """Return what brief runs remember of stored blocks, as JSON by name; None if one is not known.
+
+    A block beside one without a name is left out: the latter may be another one elsewhere.
+    """
+    found: dict[str, Any] = {}
+    for block in state.timeline.blocks():
+        if (name := _name(block)) is None:
+            continue
+        if not block.notes:
+            return None
+        _, beside, around, due = block.notes
+        names = [_name(each) for each in beside]
+        if None not in names:
+            some = due if len(due) <= MOST_WINDOWS else [around]
+            found[name] = [_ends(around), names, [*map(_ends, some)]]
+    return found
+
+
+def remember_windows(
+    state: State, policy: Policy, blocking: Mapping[int, str], known: Mapping[str, Any]
+) -> None:
+    """Note in stored blocks what another process knew of them, by the same basis."""
+    settings, timeline = _settings(state, policy, blocking), state.timeline
+    for block in timeline.blocks():
+        if block.notes or (name := _name(block)) not in known:
+            continue
+        around, names, due = known[name]
+        beside = _beside(timeline, block, Interval(*around))
+        if [_name(each) for each in beside] == names:
+            block.notes[:] = [settings, beside, Interval(*around), [Interval(*d) for d in due]]
+
+
+MOST_WINDOWS = 64
+"""Most windows that are remembered of a stored block; if it has more, all of it is one."""
+
+
+def _name(block: AnyBlock[AnyChunk]) -> str | None:
+    return block.name if isinstance(block, StoredBlock) else None
+
+
+def _ends(interval: Interval) -> tuple[Instant, Instant]:
+    return interval.start, interval.end
 
 
 def _beside(

@@ -6,6 +6,8 @@ Segments:
    (``core.log.families.cleaning_events`` selects them). Then the cleaner deletes these files, and
    ``Swept`` clears the marks. After a crash in between, the next run deletes the files again,
    which is harmless. ``Cleaned`` also prunes deletion vectors that no present segment needs.
+   Whether a segment is hidden is asked of each sidecar once: the cleaner notes for the next run
+   which of them have none (``table.log.sidecar_notes``).
 2. *Orphans* are files below ``data/`` and ``deletes/`` that no segment, deletion or pending delete
    names, and files in folders of indexes that the table does not have. They are deleted when they
    are older than ``orphan_hours`` and older than every attempt in flight.
@@ -61,6 +63,7 @@ import hashlib
 import posixpath
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from functools import partial
 from itertools import chain, count, islice
 
 from airflow_provider_segtable.core.dataclass import dataclass
@@ -74,7 +77,7 @@ from airflow_provider_segtable.core.errors import (
     StorageFull,
 )
 from airflow_provider_segtable.core.facts import Facts
-from airflow_provider_segtable.core.indexes.index_state import INDEXES, IndexState
+from airflow_provider_segtable.core.indexes.index_state import INDEXES, IndexState, folder
 from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import Event
 from airflow_provider_segtable.core.log.families.cleaning_events import (
@@ -89,6 +92,14 @@ from airflow_provider_segtable.core.log.families.cleaning_events import (
 from airflow_provider_segtable.core.log.families.consumer_events import needed_from
 from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
 from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.log_paths import (
+    CHECKPOINTS,
+    EXPIRED,
+    TAGS,
+    TIMELINE,
+    expired_path,
+    number,
+)
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import is_adopted
@@ -97,7 +108,7 @@ from airflow_provider_segtable.core.time import HOUR_US, Instant, iso
 from airflow_provider_segtable.data.open_files import is_remote
 from airflow_provider_segtable.data.vector_file import FOLDER as DELETES
 from airflow_provider_segtable.planning.properties import Retention, StatisticsSettings
-from airflow_provider_segtable.ports.storage import Entry
+from airflow_provider_segtable.ports.storage import Entry, Storage
 from airflow_provider_segtable.table.adopted_files import (
     mark_obsolete,
     marked_records,
@@ -113,20 +124,17 @@ from airflow_provider_segtable.table.index_lifecycle import (
 )
 from airflow_provider_segtable.table.indexes.index_entries import gone_entries, tombstones
 from airflow_provider_segtable.table.kept_versions import unread_since
-from airflow_provider_segtable.table.log.event_log import (
-    CHECKPOINTS,
-    EXPIRED,
-    TAGS,
-    TIMELINE,
-    EventLog,
-    expired_path,
-    number,
-)
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.log.sidecar_files import readable, unlisted_sidecars
-from airflow_provider_segtable.table.log.sidecars import SIDECARS
+from airflow_provider_segtable.table.log.sidecar_notes import read_notes, write_notes
+from airflow_provider_segtable.table.log.sidecars import SIDECARS, has_sidecars
 from airflow_provider_segtable.table.publishing.targets import published_paths, sweep_targets
 from airflow_provider_segtable.table.read_recorder import expired_reads
-from airflow_provider_segtable.table.unnamed_files import unnamed, unnamed_before
+from airflow_provider_segtable.table.unnamed_files import (
+    unnamed,
+    unnamed_before,
+    unnamed_nearby,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +157,7 @@ class CleaningRun:
         published: files that stay because published versions show them; the log names them no more.
         records: deleted records of adoptions.
         reads: deleted facts about reads.
+        partly: whether orphans were looked for among a part of the data files.
         targets: by format, the deleted files of its target.
         entries: by index, the number of entries deleted, because their files are gone.
         indexes: by index, the cleaning of its own table.
@@ -171,6 +180,7 @@ class CleaningRun:
     published: tuple[str, ...] = ()
     records: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
+    partly: bool = False
     targets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     entries: Mapping[str, int] = field(default_factory=dict)
     indexes: Mapping[str, "CleaningRun"] = field(default_factory=dict)
@@ -197,6 +207,7 @@ class CleaningRun:
                 for each in self.orphans
             ],
             "young": self.young,
+            "partly": self.partly,
             "published": list(self.published),
             "records": list(self.records),
             "reads": list(self.reads),
@@ -251,8 +262,8 @@ def _behind(log: EventLog, n: int) -> Iterator[str]:
     """
     event = log.event(n)
     first = event.joined[0] if event and event.joined else n
-    for folder, end in ((TIMELINE, first), (CHECKPOINTS, n), (EXPIRED, n)):
-        for entry in log.storage.list(folder):
+    for place, end in ((TIMELINE, first), (CHECKPOINTS, n), (EXPIRED, n)):
+        for entry in log.storage.list(place):
             at = number(entry.path)
             if at is not None and at >= end:
                 break
@@ -278,8 +289,8 @@ def expire(ports: TableContext, log_from: int, paths: Sequence[str]) -> None:
         if ports.log.first() > log_from:
             ports.storage.flush(EXPIRED)
             ports.storage.delete(expired_path(log_from))
-    for folder in (TIMELINE, CHECKPOINTS, EXPIRED, SIDECARS):  # before any deletion
-        ports.storage.flush(folder)
+    for place in (TIMELINE, CHECKPOINTS, EXPIRED, SIDECARS):  # before any deletion
+        ports.storage.flush(place)
     for path in paths:
         ports.storage.delete(path)
 
@@ -298,6 +309,11 @@ def delete_sidecars(ports: TableContext, found: Collection[str], before: Instant
 
 DATA = "data"
 MOST_SKEW_US = 300_000_000
+MOST_LISTED = 16_384
+"""Data files among which a run that need not look at all looks for orphans."""
+SERVICE = "clean"
+"""The name of the cleaner's notes about sidecars."""
+BASIS = "hidden 1"
 RESERVE = "_segtable/reserve/space"
 RESERVE_BYTES = 65_536
 """Room for the events and markers of a cleaning: some thousand segments."""
@@ -312,6 +328,7 @@ class _Look:
     ``keep`` is the retention, ``going`` are the files that the log gives up and no published
     version shows. ``given_up`` are the consumers whose positions were read and found too old:
     versions by name. The head may have others, which were registered while the log was read.
+    ``notes`` are for the next run.
     """
 
     head: State
@@ -321,6 +338,7 @@ class _Look:
     keep: Retention
     going: frozenset[str]
     given_up: Mapping[str, int]
+    notes: "_Notes"
 
     @property
     def worth_an_event(self) -> bool:
@@ -329,8 +347,36 @@ class _Look:
         return gone or bool(later and self.run.log_files)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Notes:
+    """What a run notes for the next one of a large table.
+
+    Attributes:
+        listed: the last data file that was looked at; empty if the next run begins anew.
+        unhidden: the sidecars without hidden segments.
+    """
+
+    listed: str = ""
+    unhidden: frozenset[str] = frozenset()
+
+    @staticmethod
+    def read(storage: Storage, state: State) -> "_Notes":
+        if not has_sidecars(state):
+            return _Notes()
+        found = read_notes(storage, SERVICE, BASIS)
+        return _Notes(listed=found.get("", ""), unhidden=frozenset(found.keys() - {""}))
+
+    def write(self, storage: Storage) -> None:
+        notes = {"": self.listed, **dict.fromkeys(sorted(self.unhidden), 0)}
+        write_notes(storage, SERVICE, BASIS, notes)
+
+
 def clean(
-    ports: TableContext, *, retention: Retention | None = None, dry_run: bool = False
+    ports: TableContext,
+    *,
+    retention: Retention | None = None,
+    dry_run: bool = False,
+    whole: bool = True,
 ) -> CleaningRun:
     """Clean a table.
 
@@ -339,6 +385,8 @@ def clean(
         retention: retention settings; the table's own by default. Versions that a consumer has yet
             to read are kept, too.
         dry_run: compute the deletions without making them.
+        whole: look for orphans among all data files. If False, and the table has sidecars, a run
+            looks at the next ``MOST_LISTED`` ones, so that its cost does not grow with the table.
 
     Raises:
         ClockSkew: this host's clock and the storage's differ; nothing was deleted.
@@ -346,12 +394,12 @@ def clean(
         CommitConflict: versions were tagged in each of ``LOOKS`` tries; run it again.
     """
     if dry_run:
-        return _clean_all(ports, retention, _foreseen_run)
+        return _clean_all(ports, retention, _foreseen_run, whole=whole)
     try:
-        run = _clean_all(ports, retention, _clean_one)
+        run = _clean_all(ports, retention, _clean_one, whole=whole)
     except StorageFull:
         ports.storage.delete(RESERVE)
-        return _clean_all(ports, retention, _clean_full)
+        return _clean_all(ports, retention, _clean_full, whole=True)
     _reserve(ports)
     return run
 
@@ -371,11 +419,13 @@ def _clean_all(
     ports: TableContext,
     retention: Retention | None,
     clean_one: "Callable[[_Cleaning], CleaningRun]",
+    *,
+    whole: bool,
 ) -> CleaningRun:
     """Clean a table and its indexes' tables."""
     dry_run = clean_one is _foreseen_run
     now = ports.clock.now() if dry_run else _earlier_now(ports)
-    run = clean_one(_Cleaning(ports=ports, retention=retention, now=now))
+    run = clean_one(_Cleaning(ports=ports, retention=retention, now=now, whole=whole))
     if not dry_run:
         forward_all(ports, ports.log.load())
     indexes: dict[str, CleaningRun] = {}
@@ -383,7 +433,8 @@ def _clean_all(
     for index, own in inner_tables(ports, ports.log.load()):
         name = index.definition.name
         try:
-            indexes[name] = clean_one(_of_index(ports, index, own, retention, now))
+            inner = _of_index(ports, index, own, retention, now)
+            indexes[name] = clean_one(replace(inner, whole=whole))
         except (SegtableError, OSError) as error:
             failed[name] = str(error)
     return replace(run, indexes=indexes, failed=failed)
@@ -396,6 +447,7 @@ class _Cleaning:
     ports: TableContext
     retention: Retention | None
     now: Instant
+    whole: bool = True
     named: Callable[[], frozenset[str]] = frozenset
 
 
@@ -448,6 +500,8 @@ def _clean_one(cleaning: _Cleaning) -> CleaningRun:
     if head.adopts:
         mark_obsolete(ports.storage, head)
     targets = _swept(cleaning, look.keep, dry_run=False)
+    if has_sidecars(look.head):
+        look.notes.write(ports.storage)
     return replace(look.run, entries=entries, targets=targets)
 
 
@@ -481,8 +535,9 @@ def _look_once(cleaning: _Cleaning) -> _Look:
     """Find the deletable files. List files before the log, to include concurrent commits."""
     ports, now = cleaning.ports, cleaning.now
     log = ports.log
-    listed = chain(ports.storage.list(DATA), ports.storage.list(INDEXES))
-    data = [*unnamed_before(listed, log.load())]
+    earlier = log.load()
+    notes = _Notes.read(ports.storage, earlier)
+    data, listed = _listed(cleaning, earlier, notes)
     deletes = [*ports.storage.list(DELETES)]
     data = _not_in(data, cleaning.named())
     newest = log.load()
@@ -490,10 +545,16 @@ def _look_once(cleaning: _Cleaning) -> _Look:
     retained, head = _walk(log, newest, keep, now)
     older = {n for n in head.tags.values() if n < retained[0].n}
     tagged = tuple(log.version(n, head) for n in sorted(older))
-    published = _published(cleaning, keep)
-    found = cleanable(head, retained=retained, tagged=tagged, published=published)
+    hidden = [*head.timeline.hidden_segments(notes.unhidden)]
+    choose = partial(cleanable, head, retained=retained, tagged=tagged, hidden=hidden)
+    found = choose()
     after = _foreseen(head, found)
-    nameless = unnamed([*data, *deletes], after)
+    nameless = unnamed_nearby([*data, *deletes], after)
+    published = frozenset[str]()
+    if found.segments or after.pending_delete or nameless:  # else nothing can be needed
+        published = _published(cleaning, keep)
+        found = choose(published=published)
+        after = _foreseen(head, found)
     before = orphaned_before(now, keep)
     orphans, young = _orphans(_not_in(nameless, published), after, before)
     going = after.pending_delete - published
@@ -514,11 +575,36 @@ def _look_once(cleaning: _Cleaning) -> _Look:
         published=_left(published, after, nameless),
         records=_records(ports, after, before),
         reads=_reads(ports, newest, now),
+        partly=listed is not None,
     )
+    notes = _Notes(listed=listed or "", unhidden=head.timeline.blocks_without(hidden))
     given_up = passed_over(newest, found.retained_from)
     return _Look(
-        head=head, after=after, found=found, run=run, keep=keep, going=going, given_up=given_up
+        head=head,
+        after=after,
+        found=found,
+        run=run,
+        keep=keep,
+        going=going,
+        given_up=given_up,
+        notes=notes,
     )
+
+
+def _listed(cleaning: _Cleaning, earlier: State, notes: _Notes) -> tuple[list[Entry], str | None]:
+    """Return files that an earlier state does not name, and the last data file looked at.
+
+    The latter is None if all data files were looked at, and empty at their end.
+    """
+    storage = cleaning.ports.storage
+    known = {folder(index.definition.id) for index in earlier.indexes.values()}
+    folders = (f"{INDEXES}/{name}" for name in storage.folders(INDEXES))
+    others = [entry for each in folders if each not in known for entry in storage.list(each)]
+    if cleaning.whole or not has_sidecars(earlier):
+        return [*unnamed_before(chain(storage.list(DATA), others), earlier)], None
+    part = [*islice(storage.list(DATA, after=notes.listed or None), MOST_LISTED)]
+    last = part[-1].path if len(part) == MOST_LISTED else ""
+    return unnamed_nearby([*part, *others], earlier), last
 
 
 def orphaned_before(now: Instant, keep: Retention) -> Instant:

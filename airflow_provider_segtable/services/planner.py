@@ -15,11 +15,13 @@
 7. Each table inside the table, such as an index's own (``table.index_lifecycle``), then has a
    planner run by its own policy. Its feeds are copied first, so that they can be compacted, unless
    it is a dry run. A failure there is logged, and stops no other table.
+8. A brief run of a large table notes for the next one, in whatever process, in which sidecars no
+   plan may be due (``table.log.sidecar_notes``).
 """
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import field, replace
 
 from airflow_provider_segtable.core.counted import counted
@@ -36,13 +38,22 @@ from airflow_provider_segtable.core.segment import SegmentId
 from airflow_provider_segtable.core.time import Instant, Interval
 from airflow_provider_segtable.planning.finders.index import WantedIndex, wanted_indexes
 from airflow_provider_segtable.planning.properties import Policy
-from airflow_provider_segtable.planning.selection import Planned, Skipped
-from airflow_provider_segtable.planning.table_plan import plan_all
+from airflow_provider_segtable.planning.selection import BRIEFLY, Planned, Skipped
+from airflow_provider_segtable.planning.table_plan import (
+    known_windows,
+    plan_all,
+    remember_windows,
+    windows_basis,
+)
 from airflow_provider_segtable.table.committer import Change, Committed, commit
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.definition import check_cut, checked_order
-from airflow_provider_segtable.table.index_lifecycle import forward_all, inner_tables, request_index
+from airflow_provider_segtable.table.log.sidecar_notes import read_notes, write_notes
+from airflow_provider_segtable.table.log.sidecars import has_sidecars
+from airflow_provider_segtable.table.property_checks import check_cut, checked_order
 from airflow_provider_segtable.table.publishing.refusing import blocking_schemas
+
+SERVICE = "plan"
+"""The name of the planner's notes about sidecars."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +206,7 @@ def look_at(
     return Look(
         state=state,
         policy=policy,
-        planned=plan_all(state, policy, ports.clock.now(), blocking_schemas(state), explain),
+        planned=_planned(ports, state, policy, explain, dry_run=dry_run),
         held=held,
         aborted=aborted,
         abandoned=abandoned,
@@ -203,6 +214,39 @@ def look_at(
         skipped=tuple(skipped),
         dry_run=dry_run,
     )
+
+
+def _planned(
+    ports: TableContext, state: State, policy: Policy, explain: int | None, *, dry_run: bool
+) -> Planned:
+    """Return the plans that are worthwhile; a brief run of a large table goes by its notes."""
+    blocking = blocking_schemas(state)
+    if explain == BRIEFLY and has_sidecars(state):
+        with _remembering(ports, state, policy, blocking, write=not dry_run):
+            return plan_all(state, policy, ports.clock.now(), blocking, explain)
+    return plan_all(state, policy, ports.clock.now(), blocking, explain)
+
+
+@contextmanager
+def _remembering(
+    ports: TableContext,
+    state: State,
+    policy: Policy,
+    blocking: Mapping[int, str],
+    *,
+    write: bool,
+) -> Iterator[None]:
+    """Take over what earlier runs noted about sidecars; afterwards keep it, if there is more."""
+    if known_windows(state) is not None:  # this process has planned the version before
+        yield
+        return
+    basis = windows_basis(state, policy, blocking)
+    before = read_notes(ports.storage, SERVICE, basis)
+    remember_windows(state, policy, blocking, before)
+    yield
+    after = known_windows(state)
+    if write and after and after.keys() != before.keys():
+        write_notes(ports.storage, SERVICE, basis, after)
 
 
 def carry_out(ports: TableContext, look: Look, chosen: Sequence[Plan]) -> PlannerRun:
@@ -237,10 +281,14 @@ def carry_out(ports: TableContext, look: Look, chosen: Sequence[Plan]) -> Planne
 
 def _with_indexes(ports: TableContext, state: State, wanted: Sequence[WantedIndex]) -> State:
     """Request indexes; another planner may be first."""
+    if not wanted:
+        return state
+    from airflow_provider_segtable.table.index_lifecycle import request_index
+
     for each in wanted:
         with suppress(CommitConflict, InvalidInput):
             request_index(ports, each.name, each.kind)
-    return ports.log.refresh(state) if wanted else state
+    return ports.log.refresh(state)
 
 
 def _locks(ports: TableContext, state: State, *, blind: bool) -> tuple[Lock, ...] | None:
@@ -360,6 +408,10 @@ def plan_inner_tables(
     Raises:
         SegtableError: the table's own log cannot be read.
     """
+    if not ports.log.load().indexes:
+        return
+    from airflow_provider_segtable.table.index_lifecycle import forward_all, inner_tables
+
     if not dry_run:
         forward_all(ports, ports.log.load())
     given = {f"compaction.{name}": value for name, value in (overrides or {}).items()}

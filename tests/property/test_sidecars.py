@@ -93,12 +93,25 @@ def check_layers(layers: Layers, files: CheckpointFiles) -> None:
         assert each.segments == found.segments
 
 
+def check_hidden(found: State, plain: State, noted: set[str], pool: list[Segment]) -> None:
+    """What blocks are noted to lack is not there, and the latest time and visible ones agree."""
+    hidden = [*plain.timeline.hidden_segments()]
+    assert [*found.timeline.hidden_segments(noted)] == hidden
+    noted |= found.timeline.blocks_without(hidden)
+    times = [s.time_max for s in plain.timeline.visible_summaries().values()]
+    assert found.timeline.latest == max((t for t in times if t is not None), default=None)
+    some = {segment.id.chunk for segment in pool[::2]}
+    shown = {s.id for s in plain.timeline.each_visible() if s.id.chunk in some}
+    among = [s.id for s in found.timeline.visible_among(some)]
+    assert (set(among), len(among)) == (shown, len(shown))
+
+
 @examples(12)
 @given(st.randoms(use_true_random=False))
 def test_a_checkpoint_with_sidecars_is_its_state(draw: random.Random) -> None:
     """Whatever moved to sidecars, stayed beside them, or was written anew."""
     pool = [s for key in some_chunks(draw) for s in segments(legal_family(draw, 2, 2), key)]
-    state, files, known = created(), Files(), list[State]()
+    state, files, known, noted = created(), Files(), list[State](), set[str]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checkpoint_chunks, "GROUP_ROWS", draw.choice([1, 3, 1000]))
         patch.setattr(sidecars, "MOST_SEGMENTS", draw.choice([2, 6]))
@@ -129,6 +142,7 @@ def test_a_checkpoint_with_sidecars_is_its_state(draw: random.Random) -> None:
                     if [*found.timeline.groups(key)] != [*earlier.timeline.groups(key)]
                 }
                 assert found.timeline.changed_chunks(earlier.timeline) == differing
+            check_hidden(found, plain, noted, pool)
             known = [found]
             assert read_checkpoint(write_checkpoint(found)) == state
             state = found if draw.random() < 0.7 else state

@@ -99,7 +99,7 @@ def violations_since(state: State, event: Event) -> Iterator[str]:
     if intervals is None:
         yield from violations(state)
         return
-    pieces = list(_whole_chunks(state.timeline, intervals))
+    pieces = list(whole_chunks(state.timeline, intervals))
     present = [s for piece in pieces for s in state.timeline.segments(piece)]
     part = Timeline.empty().with_changes(add=present)
     for piece in pieces:
@@ -108,7 +108,7 @@ def violations_since(state: State, event: Event) -> Iterator[str]:
     yield from violations(replace(state, timeline=part))
 
 
-def _whole_chunks(timeline: Timeline, touched: Iterable[Interval]) -> Iterator[Interval]:
+def whole_chunks(timeline: Timeline, touched: Iterable[Interval]) -> Iterator[Interval]:
     """Widen intervals until no chunk extends beyond them, and join overlapping ones."""
     held: Interval | None = None
     for wanted in sorted(touched):

@@ -61,12 +61,11 @@ from airflow_provider_segtable.core.predicate import (
     Predicate,
     can_be,
     columns_of,
-    pinned_values,
 )
 from airflow_provider_segtable.core.reads.selection import FilePlan, GroupPlan
 from airflow_provider_segtable.core.segment import ROOT, ROW, Segment
 from airflow_provider_segtable.core.time import Interval
-from airflow_provider_segtable.data.conditions import Condition, matches
+from airflow_provider_segtable.data.conditions import Condition, has_many_texts, matches
 from airflow_provider_segtable.data.open_files import is_remote, load_ranges, open_known
 from airflow_provider_segtable.data.parquet.adopted_source import AdoptedSource
 from airflow_provider_segtable.data.parquet.checked_tail import Views
@@ -91,8 +90,10 @@ from airflow_provider_segtable.data.parquet.table_file import (
     column_ranges,
     opened,
     plain_columns,
+    repeats,
     stored_as,
     stored_bytes,
+    with_words,
 )
 from airflow_provider_segtable.data.row_filter import ROOT_TYPE, RowFilter
 from airflow_provider_segtable.data.rows import instants
@@ -222,8 +223,7 @@ BATCH_ROWS = 65_536
 """The rows of a batch, unless a reader asks for fewer."""
 
 MORE_ROWS = 4 * BATCH_ROWS
-LARGE_SET = 16_384
-"""The least texts of a set for which batches have ``MORE_ROWS`` rows."""
+"""The rows of a batch if it is compared with many texts."""
 
 PAGED_ROWS = 2 * BATCH_ROWS
 """The most rows that are read together by pages, unless one page has more."""
@@ -312,6 +312,7 @@ class SegmentRead:
         where: leave out row groups in which no row matches; the other rows are not filtered.
         batch_rows: the most rows of a batch.
         views: tails of files that were read before, in bounded memory.
+        words: columns of text or bytes to return as dictionaries.
     """
 
     files: DataFiles
@@ -327,6 +328,7 @@ class SegmentRead:
     where: Condition | None = None
     batch_rows: int = BATCH_ROWS
     views: Views | None = None
+    words: Sequence[str] = ()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows.
@@ -383,6 +385,22 @@ class SegmentRead:
             found = stored_extremes(parquet, self.schema, name)
         whole = self._clip is None and not self._filter.holds_back and self.where is None
         return found and StoredExtremes(found.values, exact=found.exact and whole)
+
+    def repeating(self) -> set[str]:
+        """Return the columns to read of few distinct values, by the first row group; see ``words``.
+
+        Errors as ``batches``.
+        """
+        with self._opened(planned=True) as (parquet, _, _):
+            if not parquet.num_row_groups:
+                return set()
+            group, stored = parquet.metadata.row_group(0), stored_as(parquet, self.schema)
+            return {
+                name
+                for name in self._read
+                if name in stored
+                and repeats(group.column(stored[name]), self.schema.field(name).type)
+            }
 
     def plan(self) -> FilePlan:
         """Return the planned read, by the file's footer; errors as ``batches``."""
@@ -517,12 +535,8 @@ class SegmentRead:
     @property
     def _rows_at_once(self) -> int:
         """Return the rows of a batch: more for a large set of texts, which each batch prepares."""
-        test = self._test
-        names = () if test is None or self.batch_rows < BATCH_ROWS else columns_of(test)
-        sets = (pinned_values(test, name) for name in names) if test is not None else ()
-        large = any(
-            values and len(values) >= LARGE_SET and isinstance(values[0], str) for values in sets
-        )
+        test, whole = self._test, self.batch_rows >= BATCH_ROWS
+        large = whole and test is not None and has_many_texts(test)
         return MORE_ROWS if large else self.batch_rows
 
     @property
@@ -575,7 +589,7 @@ class SegmentRead:
     @contextmanager
     def _parquet(self, source: Source) -> Iterator[tuple[pq.ParquetFile | TableFile, GroupChoice]]:
         """Open a file as Parquet, and choose its row groups."""
-        words = [ROOT] if ROOT in self._read else []  # pyarrow requires that the column is read
+        words = [*self.words, *([ROOT] if ROOT in self._read else [])]  # pyarrow: columns it reads
         known = source.metadata if isinstance(source, CheckedSource | AdoptedSource) else None
         with opened(SourceFile(source), self.schema, words=words, metadata=known) as parquet:
             file = SourceFile(source)
@@ -608,6 +622,7 @@ class SegmentRead:
     @property
     def _target(self) -> pa.Schema:
         target = plain_columns(pa.schema([self.schema.field(name) for name in self._wanted]))
+        target = with_words(target, self.words)
         if self.addressed:
             target = target.append(pa.field(ROOT, ROOT_TYPE)).append(pa.field(ROW, pa.int64()))
         return target

@@ -9,27 +9,32 @@ import pytest
 
 from airflow_provider_segtable.core.chunk import ChunkSummary
 from airflow_provider_segtable.core.errors import CorruptTable
+from airflow_provider_segtable.core.log.log_paths import (
+    LAST,
+    checkpoint_path,
+    event_path,
+    expired_path,
+)
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.time import Interval
+from airflow_provider_segtable.health.verified_part import ROTA_US, Part
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.properties import Policy, Retention
 from airflow_provider_segtable.planning.selection import BRIEFLY
 from airflow_provider_segtable.planning.table_plan import plan_all
+from airflow_provider_segtable.services import cleaning
 from airflow_provider_segtable.services.cleaning import clean
+from airflow_provider_segtable.services.compact_table import compact_table
+from airflow_provider_segtable.services.planner import look_at
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table import committer
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.dropping import is_own
 from airflow_provider_segtable.table.log import checkpoint_chunks, sidecars
 from airflow_provider_segtable.table.log.checkpoint_chunks import CheckpointChunks
-from airflow_provider_segtable.table.log.event_log import (
-    LAST,
-    EventLog,
-    checkpoint_path,
-    event_path,
-    expired_path,
-)
+from airflow_provider_segtable.table.log.event_log import EventLog
+from airflow_provider_segtable.table.log.sidecar_notes import notes_path
 from airflow_provider_segtable.table.log.sidecars import SIDECARS, layers_of, oldest_needed
 from airflow_provider_segtable.table.table import Table, create_table
 from tests.support.clock import FakeClock
@@ -192,6 +197,79 @@ def test_a_brief_plan_after_a_commit_looks_at_the_block_that_changed(
     assert looks_of_a_plan(6) == looks_of_a_plan(24)
 
 
+def planned(ports: TableContext, policy: Policy) -> list[str]:
+    """Return the inputs of the plans that a planner of a new process chooses."""
+    again = replace(ports)
+    look = look_at(again, again.log.load(), policy, {}, explain=BRIEFLY)
+    return [str(each) for plan in look.planned.chosen for each in plan.inputs]
+
+
+def sidecars_read(reads: list[str]) -> int:
+    """Return how many different sidecars were read since the last call."""
+    found = {path for path in reads if path.startswith(SIDECARS)}
+    reads.clear()
+    return len(found)
+
+
+def test_a_planner_of_another_process_goes_by_notes(ports: TableContext, reads: list[str]) -> None:
+    """It reads sidecars that changed alone, and all of them for another policy or without notes."""
+    policy = Policy(min_segments=2, max_age_minutes=1e9)
+    assert planned(ports, policy) == []
+    every = sidecars_read(reads)
+    assert every == len(there(ports)) > 1
+    assert planned(ports, policy) == []
+    assert sidecars_read(reads) == 0
+    Table(ports).append(hourly(1))
+    reads.clear()
+    chosen = planned(ports, policy)
+    assert (len(chosen), sidecars_read(reads)) == (2, 1)
+    eager = Policy(min_segments=3, max_age_minutes=1e9)
+    assert planned(ports, eager) == []
+    assert sidecars_read(reads) == every
+    damage(ports, notes_path("plan"), b"of another kind")
+    assert planned(ports, policy) == chosen
+    assert sidecars_read(reads) == every
+
+
+def test_a_cleaner_looks_at_sidecars_that_changed_alone(
+    ports: TableContext, reads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside those of the files listed in turn; what became hidden is found."""
+    monkeypatch.setattr(cleaning, "MOST_LISTED", 1)
+    clean(replace(ports), retention=NOW, whole=False)
+    pass_hours(ports, 1)
+    clean(replace(ports), retention=NOW, whole=False)
+    every = sidecars_read(reads)
+    assert clean(replace(ports), retention=NOW, whole=False).files == ()
+    assert sidecars_read(reads) <= 1 < every
+    Table(ports).append(hourly(1))
+    compact_table(ports, kind="minor", interval=Interval(HOUR_US, 2 * HOUR_US))
+    pass_hours(ports, 100)
+    reads.clear()
+    run = clean(replace(ports), retention=NOW, whole=False)
+    assert len(run.files) == 2
+    assert sidecars_read(reads) < len(there(ports))
+
+
+def test_orphans_are_looked_for_in_turns(
+    ports: TableContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run of a large table looks at the next files, if it need not look at all of them."""
+    monkeypatch.setattr(cleaning, "MOST_LISTED", 5)
+    folders = sorted({each.path.split("/")[1] for each in ports.storage.list("data")})
+    wanted = {f"data/{each}/99999-{'0' * 16}.parquet" for each in folders}
+    for path in wanted:
+        ports.storage.replace(path, b"of a writer that died")
+    pass_hours(ports, 100)
+    named = {each.path for each in ports.storage.list("data")} - wanted
+    runs = [clean(replace(ports), retention=NOW, whole=False) for _ in range(5)]
+    found = [{each.path for each in run.orphans} for run in runs]
+    assert [run.partly for run in runs] == [True] * 5
+    assert all(len(each) <= 5 for each in found)
+    assert set().union(*found) == wanted
+    assert {each.path for each in ports.storage.list("data")} == named
+
+
 def test_a_long_log_is_checkpointed_as_often_however_large_the_table() -> None:
     """So an opening reads a bounded number of events."""
     assert committer.checkpoint_every(10**6) == committer.checkpoint_every(10**9) == 256
@@ -310,3 +388,61 @@ def test_a_table_that_became_small_has_no_sidecars(ports: TableContext) -> None:
     head = json.loads(pq.ParquetFile(pa.BufferReader(data)).metadata.metadata[b"segtable"])
     assert head["format"] < 14
     assert "sidecars" not in head
+
+
+def verified(ports: TableContext, part: Part) -> tuple[int, set[str]]:
+    """Return the number of files that a run over a part looks at, and the codes of its findings."""
+    found = verify(ports, part=part)
+    return found.files, {each.code for each in found.findings}
+
+
+def test_a_part_of_a_table_is_what_was_written_lately(
+    ports: TableContext, reads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events, checkpoints, sidecars and files that are older are not read, if none is due."""
+    monkeypatch.setattr(Part, "takes", lambda *_: False)
+    pass_hours(ports, 1)
+    since = ports.clock.now()
+    pass_hours(ports, 1)
+    part = Part(since=since, now=since)
+    beside = layers_of(opened(ports).load())
+    assert beside is not None
+    new = len(opened(ports).load().timeline) - sum(each.segments for each in beside.sidecars)
+    reads.clear()
+    assert verified(ports, part) == (new, set())
+    assert sidecars_read(reads) == 0
+    write(ports, range(2 * EVERY, 3 * EVERY))
+    files, codes = verified(ports, part)
+    assert (codes, files >= EVERY) == (set(), True)
+    assert verify(ports).files == 3 * EVERY > files
+    assert verify(ports, part=part).first > verify(ports).first
+
+
+@pytest.mark.parametrize("lately", [True, False])
+def test_runs_that_follow_each_other_find_a_lost_file(ports: TableContext, *, lately: bool) -> None:
+    """At once if it was written lately, else when its sidecar is due: within the rota's time."""
+    pass_hours(ports, 1)
+    table = Table(ports)
+    table.append(hourly(99))
+    by_age = sorted(segments(opened(ports).load()), key=lambda each: each.completed)
+    lost = by_age[-1 if lately else 0]
+    damage(ports, lost.path, None)
+    begin = ports.clock.now()
+    step = ROTA_US // 7
+    since = begin - HOUR_US // 2 if lately else begin + HOUR_US
+    runs = [
+        verified(ports, Part(since=since + turn * step, now=since + (turn + 1) * step))[1]
+        for turn in range(1 if lately else 7)
+    ]
+    assert set().union(*runs) == {"missing-file"}
+
+
+def test_a_damaged_new_sidecar_is_found_by_a_part(ports: TableContext) -> None:
+    """One that a later checkpoint is the first to list is read, whatever the rota says."""
+    pass_hours(ports, 1)
+    since, before = ports.clock.now(), there(ports)
+    pass_hours(ports, 1)
+    write(ports, range(2 * EVERY, 4 * EVERY))
+    new = sorted(there(ports) - before)
+    damage(ports, new[-1], b"PAR1 of something else")
+    assert "bad-checkpoint" in verified(ports, Part(since=since, now=since))[1]

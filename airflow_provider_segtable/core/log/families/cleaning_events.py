@@ -229,6 +229,7 @@ def cleanable(
     retained: Sequence[State],
     tagged: Sequence[State] = (),
     published: Container[str] = (),
+    hidden: Sequence[Segment] | None = None,
 ) -> Cleanable:
     """Return the segments that may be cleaned.
 
@@ -237,10 +238,11 @@ def cleanable(
         retained: the oldest version to keep, then every later version right after a repair.
         tagged: the tagged versions.
         published: files that readers of published versions need.
+        hidden: the hidden segments, if they are known.
     """
     oldest = retained[0]
     reasons: dict[SegmentId, Keep] = {}
-    hidden = [*head.timeline.hidden_segments()]
+    hidden = [*head.timeline.hidden_segments()] if hidden is None else hidden
     chunks = {segment.id.chunk for segment in hidden}
     shown = {s.id for state in retained for s in state.timeline.visible_among(chunks)}
     named = {s.id for state in tagged for s in state.timeline.visible_among(chunks)}
