@@ -12,6 +12,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from functools import cached_property
 from typing import Any, TypeAlias
 from unittest.mock import patch
@@ -173,6 +174,25 @@ def counted(look: Look) -> Iterator[str]:
     found = look.table.read(request).count()
     if found != look.newest.total():
         yield f"count: {found} rows, not {look.newest.total()}"
+
+
+def least_and_greatest(look: Look) -> Iterator[str]:
+    """Compare the least and the greatest value of each column, in two versions."""
+    rolls = look.kind is DeletionForm.PREDICATE
+    for n in (look.state.n, *look.versions[:1]):
+        for at, name in enumerate(look.shown.names):
+            found = look.table.read(read_request(version=n, rolled_up=rolls)).min_max(name)
+            values = [row[at] for row in look.shown.rows[n] if row[at] is not None]
+            right = (min(values), max(values)) if values else (None, None)
+            if tuple(map(_as_number, found)) != right:
+                yield f"min and max of {name} in version {n}: {found}, not {right}"
+
+
+def _as_number(value: Any) -> Any:
+    """Return a value as ``tuples_of`` has it."""
+    if not isinstance(value, date):
+        return value
+    return pa.scalar(value).cast(pa.timestamp("us")).value
 
 
 def projected(look: Look) -> Iterator[str]:
@@ -419,6 +439,7 @@ READERS: tuple[Reader, ...] = (
     whole,
     snapshot,
     counted,
+    least_and_greatest,
     projected,
     filtered,
     with_log,

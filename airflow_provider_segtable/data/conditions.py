@@ -16,6 +16,7 @@ from decimal import Decimal
 from functools import reduce
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -35,6 +36,7 @@ from airflow_provider_segtable.core.predicate import (
     Value,
     columns_of,
     may_hold,
+    pinned_values,
     reach,
 )
 from airflow_provider_segtable.core.time import ALL_TIME, Instant, Interval
@@ -89,12 +91,45 @@ def _among(column: Any, among: Among) -> Any:
     if kind not in among.derived:
         given = [value for value in among.values if value is not None]
         among.derived[kind] = _plain(value_array(given, kind, among.column))
-    known = pc.is_in(column, value_set=among.derived[kind])
+    known = _is_among(column, among)
     if not among.values:
         return known
     if len(among.derived[kind]) < len(among.values):
         known = pc.if_else(known, True, pa.scalar(None, pa.bool_()))
     return pc.if_else(pc.is_valid(column), known, pa.scalar(None, pa.bool_()))
+
+
+def _is_among(column: Any, among: Among) -> Any:
+    """Return which values are in the set; Arrow prepares a set at each call, which large ones feel.
+
+    Whole numbers and times are searched in a large set in order instead, which is kept.
+    """
+    kind, values = column.type, among.derived[column.type]
+    if len(values) < _LARGE or len(column) > len(values) or column.null_count:
+        return pc.is_in(column, value_set=values)
+    if not (pa.types.is_signed_integer(kind) or pa.types.is_timestamp(kind)):
+        return pc.is_in(column, value_set=values)
+    key = kind, "in order"
+    if key not in among.derived:
+        among.derived[key] = np.unique(np.asarray(values.cast(pa.int64())))
+    ordered, wanted = among.derived[key], np.asarray(column.cast(pa.int64()))
+    places = ordered.searchsorted(wanted).clip(max=len(ordered) - 1)
+    return pa.array(ordered[places] == wanted)
+
+
+_LARGE = 1_024
+"""The least values of a set whose preparation costs more than a search for as many rows."""
+
+
+_MANY_TEXTS = 16_384
+
+
+def has_many_texts(test: Predicate) -> bool:
+    """Return whether a test has a set of so many texts that few large batches cost less."""
+    sets = (pinned_values(test, name) for name in columns_of(test))
+    return any(
+        values and len(values) >= _MANY_TEXTS and isinstance(values[0], str) for values in sets
+    )
 
 
 def value_array(values: Sequence[Value], kind: pa.DataType, name: str) -> pa.Array:

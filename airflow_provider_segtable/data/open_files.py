@@ -32,7 +32,7 @@ import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from urllib.parse import unquote, urlsplit
@@ -316,6 +316,31 @@ def _size(filesystem: "fs.FileSystem", target: str, file: _Input) -> int:
         return file.size()
     size: int = filesystem.get_file_info(target).size
     return size
+
+
+class OpenedLater:
+    """A file of a known size that is opened at the first read."""
+
+    def __init__(self, files: DataFiles, path: str, size: int, until: ExitStack) -> None:
+        """Open a file of ``files`` when it is read, and close it with ``until``."""
+        self.path = path
+        self.size = size
+        self._files = files
+        self._until = until
+        self._source: Source | None = None
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Return exactly ``length`` bytes from ``offset``; errors as of opening the file.
+
+        Raises:
+            CorruptTable: the file has another size.
+        """
+        if self._source is None:
+            source = self._until.enter_context(self._files.open(self.path))
+            if source.size != self.size:
+                raise wrong_size(self.path, source.size, self.size)
+            self._source = source
+        return self._source.read_at(offset, length)
 
 
 def is_remote(files: DataFiles) -> bool:

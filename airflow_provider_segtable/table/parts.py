@@ -14,7 +14,8 @@
    if all of its files are in the start's version.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -240,6 +241,13 @@ def _of_runs(part: Part) -> dict[SegmentId, BitMap]:
     return found
 
 
+class MergedRows(NamedTuple):
+    """The rows that are merged from some files, and how to read them."""
+
+    segments: tuple[Segment, ...]
+    rows: Callable[[], Iterator[pa.Table]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedScan:
     """A read of a primary-key table.
@@ -283,6 +291,23 @@ class MergedScan:
         """Return the number of rows, if there is no condition; few rows are read for it."""
         merged, reader = self._merged, self._reader
         return sum(merged.count(reader, group) for group in self.found.left)
+
+    def apart(self, group: FileGroup) -> "tuple[Sequence[SegmentRead], MergedRows | None]":
+        """Return the reads of a group's rows that are shown as they are, and its merged rows."""
+        merged, reader, where = self._merged, self._reader, self.where
+        division = merged.division(reader, group)
+        if division is None:
+            return (), MergedRows(group.segments, lambda: merged.unsorted(reader, group, where))
+        plain = merged.plain(reader, group, division, where)
+        if not division.rest:
+            return plain, None
+        files = tuple(each.segment for each in division.rest)
+        return plain, MergedRows(files, lambda: merged.rest(reader, group, division))
+
+    def whole_files(self, segments: Iterable[Segment]) -> list[SegmentRead]:
+        """Return the reads of all rows of files, in the columns of the rows."""
+        reader, names = replace(self._reader, views=self.views), self.columns
+        return [reader.plain(each, names, None, RowFilter.idle(each), None) for each in segments]
 
     def reads(self, group: FileGroup) -> list[SegmentRead]:
         """Return the reads of the files of a group."""

@@ -57,7 +57,7 @@ from airflow_provider_segtable.data.arrow_schema import physical_schema, to_arro
 from airflow_provider_segtable.data.conditions import Condition
 from airflow_provider_segtable.data.files_ahead import PROCESSORS, read_ahead, read_beside
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup, labelled_rows
-from airflow_provider_segtable.data.keyed.group_reader import GroupReader
+from airflow_provider_segtable.data.keyed.group_reader import GroupReader, shown_defaults
 from airflow_provider_segtable.data.open_files import is_remote
 from airflow_provider_segtable.data.parquet.descriptor import THREADS
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
@@ -77,6 +77,7 @@ from airflow_provider_segtable.table.chosen_files import (
     pinned_keys,
 )
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.min_max import ColumnEnds, MinMax
 from airflow_provider_segtable.table.parts import Clipped, MergedScan, Part, PartReader, Wanted
 from airflow_provider_segtable.table.read_recorder import UNWATCHED, ReadWatch, read_shape
 from airflow_provider_segtable.table.settled_groups import with_settlements
@@ -421,6 +422,39 @@ class Scan:
             if limit is not None and found >= limit:
                 return limit
         return found
+
+    def min_max(self, column: str) -> MinMax:
+        """Return the least and the greatest value of a column: ``scan.min_max("price").max``.
+
+        Nulls and NaN are left out, minus zero is zero; both are None without any value. Statistics
+        in footers are enough of files of which all rows are shown; of other files those are read
+        that may have a lesser or a greater value (``table.min_max``).
+
+        Raises:
+            SchemaMismatch: there is no such column.
+            InvalidInput: the column's type has no order.
+        """
+        request, table = (
+            replace(self.request, columns=(column,), where=self.where),
+            self.state.table,
+        )
+        narrow, defaults = replace(self, request=request), shown_defaults(table)
+        ends = ColumnEnds(
+            column=column,
+            kind=narrow.schema.field(column).type,
+            where=self.where,
+            time_column=table.time_column,
+            files=self.ports.files,
+            views=self.ports.entries,
+        )
+        windowed = self.start is not None or request.changes or request.limit is not None
+        filled = column in defaults or bool(defaults and self.where)
+        if windowed or filled or self._rolls_up or narrow.origin_columns:
+            return ends.of_batches(narrow.to_batches())
+        if table.kind.rules is not None:
+            return ends.of_groups(narrow.merged_scan(table.kind.rules))
+        chosen = narrow.chosen(narrow.selection())
+        return ends.of_files([read for _, read in narrow.readings(chosen)])
 
     def counts(self) -> Iterator[tuple[Segment, int]]:
         """Yield the segments that are read, each with its number of rows.

@@ -19,6 +19,7 @@ from airflow_provider_segtable.core.timeline import Visible
 from airflow_provider_segtable.data.arrow_schema import to_arrow
 from airflow_provider_segtable.data.conditions import Condition
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.min_max import MinMax
 from airflow_provider_segtable.table.parts import PartReader, visible_groups
 from airflow_provider_segtable.table.scan import Scan
 
@@ -83,6 +84,10 @@ class Snapshot:
     def count(self) -> int:
         """Return the number of rows, reading as little as possible (``Scan.count``)."""
         return self.scan().count()
+
+    def min_max(self, column: str) -> MinMax:
+        """Return the least and the greatest value of a column (``Scan.min_max``)."""
+        return self.scan().min_max(column)
 
     def batches(
         self, *, columns: Sequence[str] | None = None, interval: TimeRange | None = None

@@ -1,7 +1,8 @@
 """Reads by pages agree with a naive oracle: read all rows of a file, and filter them.
 
 Files have columns of many types, nested ones and nulls among them, row groups and pages of a few
-rows, and deleted rows. Conditions name few values, ranges, and both.
+rows, and deleted rows. Conditions name few values, ranges, and both. Readers keep tails and pages,
+or nothing.
 """
 
 from random import Random
@@ -31,6 +32,7 @@ from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.data.parquet import page_reader
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.row_filter import RowFilter, bits_of
+from airflow_provider_segtable.table.entry_cache import EntryCache
 from tests.unit.data.making import rich, segment_id
 
 FILES = 30
@@ -111,7 +113,7 @@ def test_pages_have_the_rows_that_match(seed: int) -> None:
     rows = rich(draw.randrange(1, 90), seed)
     if draw.random() < 0.6:
         rows = rows.sort_by(draw.choice(("number", "word", "day")))
-    segment = written(draw, rows, files)
+    segment, views = written(draw, rows, files), EntryCache()
     for _ in range(READS):
         test = predicate(rows, draw)
         where = by_predicate(test, "at")
@@ -129,8 +131,10 @@ def test_pages_have_the_rows_that_match(seed: int) -> None:
             row_filter=RowFilter(runs=runs, deleted=deleted),
             addressed=draw.random() < 0.5,
             where=where,
+            views=draw.choice((None, views)),
         )
-        batches = [where.keep(batch) for batch in read.batches()]
+        kept = draw.random() < 0.5
+        batches = [*read.matching()] if kept else [*map(where.keep, read.batches())]
         expected = oracle(rows, test, gone)
         if not batches:
             assert not expected.num_rows, test

@@ -168,7 +168,7 @@ class MergedRead:
             yield from self.rows(reader, group, where)
             return
         defaults = shown_defaults(reader.table)
-        for read in self._plain(reader, group, division, where):
+        for read in self.plain(reader, group, division, where):
             for batch in read.batches():
                 yield with_defaults(pa.Table.from_batches([batch]), defaults)
         if division.rest:
@@ -210,9 +210,9 @@ class MergedRead:
             self._by_key(reader),
             filters=division.filters,
         )
-        return [*self._plain(reader, group, division, where), *(r for run in rest for r in run)]
+        return [*self.plain(reader, group, division, where), *(r for run in rest for r in run)]
 
-    def _plain(
+    def plain(
         self,
         reader: GroupReader,
         group: FileGroup,

@@ -117,7 +117,7 @@ def _product(
         kind = schema.field(name).type
         expected = next((own for test, own in _KINDS if test(kind)), None)
         present = [value for value in some if value is not None]
-        if any(type(value) is not expected for value in present):
+        if {*map(type, present)} - {expected}:
             return None
         try:
             columns[name] = value_array(present, kind, name)

@@ -73,6 +73,7 @@ from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data.local_files import PIECE, copy_in_pieces
 from airflow_provider_segtable.data.open_files import (
     MemorySource,
+    OpenedLater,
     Range,
     is_remote,
     load_ranges,
@@ -558,9 +559,8 @@ class SegmentFiles:
             return
         if self._views is not None and not self.remote:
             with ExitStack() as until:
-                yield checked_source(
-                    _OpenedLater(self._files, segment, until), segment, self._views
-                )
+                later = OpenedLater(self._files, path, segment.size, until)
+                yield checked_source(later, segment, self._views)
             return
         with open_known(self._files, path, segment.size) as source:
             small = source.size <= self._whole
@@ -576,26 +576,6 @@ class SegmentFiles:
     def delete(self, path: str) -> None:
         """Delete a file; no error if it is missing."""
         self._files.delete(path)
-
-
-class _OpenedLater:
-    """The file of a segment, opened at the first read: what is kept of it may be enough."""
-
-    def __init__(self, files: DataFiles, segment: Segment, until: ExitStack) -> None:
-        self.path = segment.path
-        self.size = segment.size
-        self._segment = segment
-        self._files = files
-        self._until = until
-        self._source: Source | None = None
-
-    def read_at(self, offset: int, length: int) -> bytes:
-        """Return exactly ``length`` bytes from ``offset``; errors as of opening the file."""
-        if self._source is None:
-            source = self._until.enter_context(self._files.open(self.path))
-            check_size(source, self._segment)
-            self._source = source
-        return self._source.read_at(offset, length)
 
 
 class OpenedOnce:
@@ -676,22 +656,13 @@ def check_whole(files: DataFiles, segment: Segment) -> None:
     return check_bytes(files, segment)
 
 
-def check_size(source: Source, segment: Segment) -> None:
-    """Compare the size of a segment's open file with the log.
-
-    Raises:
-        CorruptTable: the file has another size.
-    """
+def checked_source(source: Source, segment: Segment, views: Views | None = None) -> Source:
+    """Return a segment's open file, checked; errors as ``SegmentFiles.open``."""
     if source.size != segment.size:
         raise CorruptTable(
             f"{source.path} has {source.size} bytes, segment {segment.id} has {segment.size}: "
             "restore the file"
         )
-
-
-def checked_source(source: Source, segment: Segment, views: Views | None = None) -> Source:
-    """Return a segment's open file, checked; errors as ``SegmentFiles.open``."""
-    check_size(source, segment)
     if segment.footer is None:
         return source
     if segment.adopted:

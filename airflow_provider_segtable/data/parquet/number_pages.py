@@ -119,7 +119,7 @@ class Ascending:
 
     def find(self, wanted: Numbers) -> tuple[Numbers, Numbers]:
         """Return the places of numbers that are wanted, ascending, and these numbers."""
-        near = wanted[slice(*wanted.searchsorted([self.low, self.high + 1]))]
+        near = wanted[wanted.searchsorted(self.low) : wanted.searchsorted(self.high, "right")]
         if not len(near):
             return near, near
         above = _above(near, self.low, self.above.dtype)

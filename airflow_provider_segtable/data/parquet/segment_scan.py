@@ -65,10 +65,14 @@ from airflow_provider_segtable.core.predicate import (
 from airflow_provider_segtable.core.reads.selection import FilePlan, GroupPlan
 from airflow_provider_segtable.core.segment import ROOT, ROW, Segment
 from airflow_provider_segtable.core.time import Interval
-from airflow_provider_segtable.data.conditions import Condition, matches
+from airflow_provider_segtable.data.conditions import Condition, has_many_texts, matches
 from airflow_provider_segtable.data.open_files import is_remote, load_ranges, open_known
 from airflow_provider_segtable.data.parquet.adopted_source import AdoptedSource
 from airflow_provider_segtable.data.parquet.checked_tail import Views
+from airflow_provider_segtable.data.parquet.column_extremes import (
+    StoredExtremes,
+    stored_extremes,
+)
 from airflow_provider_segtable.data.parquet.descriptor import CheckedSource, SegmentFiles
 from airflow_provider_segtable.data.parquet.page_index import (
     TIME_UNITS,
@@ -217,6 +221,9 @@ def _values(found: Any) -> tuple[Any, Any]:
 # Reading rows
 BATCH_ROWS = 65_536
 """The rows of a batch, unless a reader asks for fewer."""
+
+MORE_ROWS = 4 * BATCH_ROWS
+"""The rows of a batch if it is compared with many texts."""
 
 PAGED_ROWS = 2 * BATCH_ROWS
 """The most rows that are read together by pages, unless one page has more."""
@@ -369,6 +376,16 @@ class SegmentRead:
                 found = parquet.iter_batches(row_groups=[number], columns=names, use_threads=many)
                 yield pa.Table.from_batches([_in_schema(each, target) for each in found], target)
 
+    def extremes(self, name: str) -> StoredExtremes | None:
+        """Return bounds of a column by the file's statistics, if there are; errors as ``batches``.
+
+        They are exact only if all rows of the file are read.
+        """
+        with self._opened(planned=True) as (parquet, _, _):
+            found = stored_extremes(parquet, self.schema, name)
+        whole = self._clip is None and not self._filter.holds_back and self.where is None
+        return found and StoredExtremes(found.values, exact=found.exact and whole)
+
     def repeating(self) -> set[str]:
         """Return the columns to read of few distinct values, by the first row group; see ``words``.
 
@@ -432,7 +449,7 @@ class SegmentRead:
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield all rows of the chosen row groups, each batch with the number of its first row."""
         stretches = self._stretches(source, parquet, choice)
-        yield from _numbered(parquet, choice, list(self._read), self.batch_rows, stretches)
+        yield from _numbered(parquet, choice, list(self._read), self._rows_at_once, stretches)
 
     def _in_pages(self, paged: PagedFile, test: Predicate, may: RowSpans) -> Iterator[_Numbered]:
         """Yield the rows that match, or the pages that have them."""
@@ -514,6 +531,13 @@ class SegmentRead:
         for start, end in zip(spans.starts.tolist(), spans.ends.tolist(), strict=True):
             yield start, batch.slice(at, end - start), False
             at += end - start
+
+    @property
+    def _rows_at_once(self) -> int:
+        """Return the rows of a batch: more for a large set of texts, which each batch prepares."""
+        test, whole = self._test, self.batch_rows >= BATCH_ROWS
+        large = whole and test is not None and has_many_texts(test)
+        return MORE_ROWS if large else self.batch_rows
 
     @property
     def _test(self) -> Predicate | None:

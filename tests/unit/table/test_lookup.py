@@ -134,6 +134,31 @@ def test_a_table_without_a_key_is_refused(tmp_path: Path) -> None:
         table.get(1)
 
 
+def test_a_key_that_is_not_there_opens_no_file(tmp_path: Path) -> None:
+    """Once the page where it would be is in memory; a key beside it reads pages of values alone."""
+    table, count = keyed(tmp_path / "t"), 4 * LEAST_ROWS
+    given = pa.table(
+        {
+            "id": np.arange(count) * 2,
+            "at": pa.array([MAY] * count, SCHEMA.field("at").type),
+            "word": ["w"] * count,
+        },
+        schema=SCHEMA,
+    )
+    table.upsert(given)
+    table.compact("semi-major")
+    again, files = watched(Table.open(str(tmp_path / "t")))
+    read = []
+    for key in (count + 1, count + 1, count):
+        files.opened.clear()
+        assert again.get(key, columns=["word"]).num_rows == (key == count)
+        assert again.scan(where=f"id = {key}").count() == (key == count)
+        read.append(sum(len(ranges) for ranges in files.opened.values()))
+    assert read[0] > 0
+    assert read[1] == 0
+    assert again.ports.entries.pages.held < again.ports.entries.pages.most
+
+
 def test_a_look_up_reads_pages_of_one_bucket(tmp_path: Path) -> None:
     """Less than half of a small base, and the second time neither footer nor page indexes."""
     table, count = keyed(tmp_path / "t"), 8 * LEAST_ROWS
