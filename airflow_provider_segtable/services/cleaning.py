@@ -43,7 +43,7 @@ Safety:
 Neighbours of the table:
 
 10. *Published versions*: files that their readers need stay (``table.publishing.targets``). Targets
-    are read before the first write, and again before files are deleted. A version that is put in
+    are read before the first write if any file is to go, and again before files are deleted. A version that is put in
     between shows an event that the log no longer keeps, and its publisher publishes a newer one.
     With a retention of 0 hours its readers may miss files until then. Obsolete files of targets are
     deleted last. Files that a publisher may be about to name are too young, as orphans are.
