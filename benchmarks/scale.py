@@ -7,12 +7,12 @@
    folds as many as it does on average.
 3. Each table is measured in a process of its own, which opens it as any process does, so that its
    peak memory (``VmHWM``) is that of the steps measured. Coordination is in memory.
-4. ``append`` is the first of the process. ``plan`` is the first planner run over the table, brief as
-   those of a fleet; ``anew`` is the first one of another process, which finds notes; ``replan`` is
-   one after another commit. ``checkpoint`` is written after that commit, and ``written`` are its
+4. ``append`` is the first of the process. ``plan`` is the first planner run over the table, brief
+   as those of a fleet; ``anew`` is the first one of another process, which finds notes; ``replan``
+   is one after another commit. ``checkpoint`` is written after that commit, and ``written`` are its
    bytes, sidecars included. ``fold`` is one event applied to the open state, the median of 200.
    ``clean`` and ``verify`` are those of a fleet's upkeep after a commit, by processes that have not
-   looked at the table: ``clean`` after an earlier one, and without data files to list; ``verify`` of
+   looked at the table: ``clean`` after an earlier one, without data files to list; ``verify`` of
    what was written in the last minute (all of a table without sidecars), without footers. ``load``
    and ``publish`` are of published files (``scale_published``).
 5. Each goal is printed with what was measured. Times are compared by processor time, which a busy

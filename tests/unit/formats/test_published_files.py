@@ -1,6 +1,7 @@
 """Files that versions share are those of plain mappings, and cost what changed."""
 
 import random
+from collections.abc import Iterator
 from itertools import pairwise
 
 from hypothesis import given
@@ -41,7 +42,7 @@ class Counted(dict[str, PublishedFile]):
 
     visits = 0
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    def __iter__(self) -> Iterator[str]:
         """Count a visit."""
         type(self).visits += 1
         return super().__iter__()
