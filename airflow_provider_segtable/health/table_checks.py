@@ -152,7 +152,8 @@ def _unknown(ports: TableContext, state: State, index: IndexState, found: pa.Tab
 def _doubled(ports: TableContext, state: State, index: IndexState, found: pa.Table) -> int:
     """Return the number of rows whose keys have other, later ones."""
     key = index.definition.kind.divided_by
-    losers = decided(found, places_of(found, state.layout)[0], key).losers
+    unsure = np.zeros(found.num_rows, bool)
+    losers = decided(found, places_of(found, state.layout)[0], key, unsure).losers
     if not len(losers):
         return 0
     of_keys = Keys.of(found.take(pa.array(losers)), key, nulls=False)

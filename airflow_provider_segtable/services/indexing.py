@@ -169,14 +169,15 @@ def correct_keys(
 
 
 def _doubled(ports: TableContext, index: IndexState) -> Iterator[pa.Table]:
-    """Yield entries of keys that have several live places by these entries."""
+    """Yield entries of keys that may have several rows by these entries."""
     own = index_ports(ports, index.definition)
     state = own.log.load()
     key = index.definition.kind.divided_by
     held: list[pa.Table] = []
     for entries in _by_key(own, state, key):
         layout = ports.log.load().layout
-        losers = decided(entries, places_of(entries, layout)[0], key).losers
+        unsure = np.zeros(entries.num_rows, bool)
+        losers = decided(entries, places_of(entries, layout)[0], key, unsure).losers
         if len(losers):
             held.append(entries.take(pa.array(losers)))
         if sum(some.num_rows for some in held) >= MOST_ENTRIES:

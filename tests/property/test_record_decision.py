@@ -5,6 +5,7 @@ Records of a few keys have few ordering values and instants, so that all kinds o
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from airflow_provider_segtable.core.indexes.record_index import (
 )
 from airflow_provider_segtable.core.time import DAY_US, Granularity, Layout
 from airflow_provider_segtable.data.indexes.records import (
+    Decision,
     below,
     correction_orders,
     decided,
@@ -43,10 +45,10 @@ ORDERINGS = st.sampled_from([None, 0.0, 1.5, 2.0, float("nan")])
 
 
 @st.composite
-def records(draw: st.DrawFn) -> list[Fact]:
+def records(draw: st.DrawFn, most: int = 14) -> list[Fact]:
     """Return records: at most one of a key has a token, as a file has one record a key."""
     numbers = st.integers(0, 3)
-    tokens = draw(st.lists(st.integers(1, 2**64 - 1), min_size=1, max_size=14, unique=True))
+    tokens = draw(st.lists(st.integers(1, 2**64 - 1), min_size=1, max_size=most, unique=True))
     return [
         {
             START: draw(st.integers(0, DAYS - 1)) * DAY_US,
@@ -59,6 +61,11 @@ def records(draw: st.DrawFn) -> list[Fact]:
         }
         for token in tokens
     ]
+
+
+def some_of(count: int) -> st.SearchStrategy[set[int]]:
+    """Return some of the first numbers."""
+    return st.sets(st.integers(0, count - 1))
 
 
 def rank(fact: Fact) -> tuple[Any, ...]:
@@ -85,7 +92,12 @@ def corrected(facts: list[Fact], ordering: bool) -> list[Fact]:  # noqa: FBT001
     known = pa.Table.from_pylist(facts, SCHEMA)
     known = known if ordering else known.drop_columns([ORDERING])
     places, _ = places_of(known, Layout(granularity=Granularity.DAY))
-    decision = decided(known, places, ["key_0"])
+    return corrections(facts, decided(known, places, ["key_0"]), known)
+
+
+def corrections(facts: list[Fact], decision: Decision, known: pa.Table | None = None) -> list[Fact]:
+    """Return the corrections of a decision."""
+    known = pa.Table.from_pylist(facts, SCHEMA) if known is None else known
     orders = correction_orders(known, decision)
     return [
         {
@@ -134,6 +146,25 @@ def test_few_instants_are_taken(facts: list[Fact]) -> None:
     some = [fact for fact in old if rank(fact) < rank(new[0])]
     made = corrected([*some, *new], ordering=True)
     assert {each[INSTANT] for each in made} <= {99}
+
+
+@examples(600)
+@given(facts=records(6), gone=some_of(6), new=some_of(2))
+def test_entries_that_outlived_their_records_hide_no_loser(
+    facts: list[Fact], gone: set[int], new: set[int]
+) -> None:
+    """Each key either has one row after the corrections below a new record, or is looked at."""
+    facts = [{**fact, "key_0": 0, START: fact[START] % (2 * DAY_US)} for fact in facts]
+    sure = [at in new - gone for at in range(len(facts))]
+    there = [fact for at, fact in enumerate(facts) if at not in gone]
+    known = pa.Table.from_pylist(facts, SCHEMA)
+    places, _ = places_of(known, Layout(granularity=Granularity.DAY))
+    decision = decided(known, places, ["key_0"], np.asarray(sure))
+    over = [winner for winner in decision.over.tolist() if not sure[winner]]
+    looked_at = {facts[winner]["key_0"] for winner in over}
+    left = [fact for fact in there if fact["key_0"] not in looked_at]
+    made = [fact for fact in corrections(facts, decision) if fact["key_0"] not in looked_at]
+    assert shown([*left, *made], 1) == shown(left, DAYS)
 
 
 def test_texts_next_below_a_token() -> None:

@@ -51,7 +51,12 @@ class History:
     records: list[tuple[int, int, Row]] = field(default_factory=list)
 
     def rows(self, batch: list[Row]) -> list[Row]:
-        """Return a batch with a value of its own in each row."""
+        """Return a batch with a value of its own in each row.
+
+        Without an index a batch has a key once, as tokens would decide among its records.
+        """
+        if not self.table.indexes():
+            batch = [*{row["key"]: row for row in batch}.values()]
         self.began += 1
         return [{**row, "v": self.began * 10 + at} for at, row in enumerate(batch)]
 

@@ -8,21 +8,24 @@ Decision: which record of each key wins, and which ones need a correction.
 3. A live record on top of any other place *loses*. It is corrected by a tombstone in its place,
    which is higher than the loser and lower than the winner (``correction_orders``). So a compaction
    that joins the places, or merges any of the files in any order, keeps the winner.
-4. Records are equal only if they are the same one, so the decision is the same in every process.
-5. The rows of corrections are tombstones of keys in the places of losers, in the table's columns
+4. Entries outlive their records, as those of rows that a restore took back. So an entry that is not
+   *sure* hides none below it in its place: any live one that is outranked from another place may
+   lose. A correction of one that does not is below the winner, and hides nothing.
+5. Records are equal only if they are the same one, so the decision is the same in every process.
+6. The rows of corrections are tombstones of keys in the places of losers, in the table's columns
    (``correction_rows``).
 
 Records of one write:
 
-6. A write keeps one record of each key: the highest, wherever their time chunks are. If it had
+7. A write keeps one record of each key: the highest, wherever their time chunks are. If it had
    records of a key in several time chunks, only their random tokens would decide.
-7. Of equal ordering values the later row is higher, as in one file (``data.keyed.keyed_rows``).
+8. Of equal ordering values the later row is higher, as in one file (``data.keyed.keyed_rows``).
 
 Entries of the index ``record_index``: an entry about each record of a file.
 
-8. The root of a record identifies the log file that it came from, and with that its order
+9. The root of a record identifies the log file that it came from, and with that its order
    (``data.keyed.group_reader``). So the entry is the same, whichever file the record is read from.
-9. No entry names a file, so entries do not show whether a file is known, or its contents.
+10. No entry names a file, so entries do not show whether a file is known, or its contents.
 """
 
 from collections.abc import Sequence
@@ -104,24 +107,69 @@ def places_of(entries: pa.Table, layout: Layout) -> tuple[Indices, list[Interval
     return numbers[where], [*chunks]
 
 
-def decided(entries: pa.Table, places: Indices, key: Sequence[str]) -> Decision:
+def decided(
+    entries: pa.Table,
+    places: Indices,
+    key: Sequence[str],
+    sure: npt.NDArray[np.bool_] | None = None,
+) -> Decision:
     """Decide which entries win and which lose.
 
     Args:
         entries: entries about different records; all that are known of a key.
         places: the number of each entry's place.
         key: the columns of the key.
+        sure: which entries are about records that are there; by default all (rule 4).
     """
     count = entries.num_rows
+    if not count:
+        return Decision(np.empty(0, np.int64), np.empty(0, np.int64))
     keys, ranks = key_codes(entries, MergeRules(key=tuple(key))).rows, _ranks(entries)
     order = np.lexsort((ranks, keys))
     last = _lasts(keys[order])
     winner_of = np.empty(count, np.int64)
-    winner_of[order] = order[last][np.cumsum(np.append(0, last[:-1]))] if count else order
-    top = _tops(keys, places, ranks)
+    winner_of[order] = order[last][np.cumsum(np.append(0, last[:-1]))]
     live = ~np.asarray(whole(entries.column(DELETED)).to_numpy(zero_copy_only=False))
-    loses = live[top] & (places[top] != places[winner_of[top]])
-    return Decision(winner_of, np.sort(top[loses]))
+    if sure is None:
+        top = _tops(keys, places, ranks)
+        loses = live[top] & (places[top] != places[winner_of[top]])
+        return Decision(winner_of, np.sort(top[loses]))
+    return Decision(winner_of, _doubtful_losers(keys, places, ranks, live, sure))
+
+
+def _doubtful_losers(
+    keys: npt.NDArray[np.uint64],
+    places: Indices,
+    ranks: npt.NDArray[np.uint64],
+    live: npt.NDArray[np.bool_],
+    sure: npt.NDArray[np.bool_],
+) -> Indices:
+    """Return one loser of each place that may have one, where entries outlive their records."""
+    order = np.lexsort((ranks, places, keys))
+    ends = _lasts(keys[order]) | _lasts(places[order])
+    group = np.cumsum(np.append(0, ends[:-1]))
+    top = order[ends]
+    least = np.zeros(len(top), np.int64)  # the row of each place below which all are hidden
+    np.maximum.at(least, group, np.where(sure[order], np.arange(len(order)), 0))
+    above = _highest_elsewhere(keys[top], ranks[top])
+    outranked = (above[group] >= 0) & (ranks[top][above[group]] > ranks[order])
+    loses = np.flatnonzero(live[order] & outranked & (np.arange(len(order)) >= least[group]))
+    return np.sort(order[loses[_lasts(group[loses])]])
+
+
+def _highest_elsewhere(
+    keys: npt.NDArray[np.uint64], ranks: npt.NDArray[np.uint64]
+) -> npt.NDArray[np.int64]:
+    """Return of each place the other place of its key with the highest top; -1 if none is."""
+    order = np.lexsort((ranks, keys))
+    last = _lasts(keys[order])
+    first = order[last][np.cumsum(np.append(0, last[:-1]))]
+    found = np.empty(len(keys), np.int64)
+    found[order] = first
+    second = np.append(-1, order[:-1])
+    second[np.append(True, keys[order][1:] != keys[order][:-1])] = -1
+    found[order[last]] = second[last]
+    return found
 
 
 def tops(entries: pa.Table, places: Indices, key: Sequence[str]) -> Indices:

@@ -18,10 +18,11 @@ Winners:
 4. The entries of the new records and all known entries of their keys are decided together
    (``data.indexes.records``).
 5. A new record that wins is certain: a correction below it hides any lower record. If a known
-   record wins and another is to be corrected, the records of the key are read, because entries
-   outlive their records; the records decide.
-6. The feed leaves one entry of each key with a certain winner. If a known record wins and nothing
-   is to be corrected, all entries stay, because none was compared with the table.
+   record wins and another may have to be corrected, the records of the key are read, because
+   entries outlive their records; the records decide.
+6. The feed leaves one entry of each key with a certain winner, and those of places that the event
+   does not touch: if it is taken back, they decide. If a known record wins and nothing is to be
+   corrected, all entries stay, because none was compared with the table.
 7. A route is about a version. It *holds* in a later one if since then no event fed a entry of its
    keys, or published files without feeding the index, and the time chunks are the same. If it
    rests on records that were read, no event may have taken records back, either.
@@ -191,11 +192,11 @@ class Route:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """The decision about entries, the winners, and the feed of the index."""
+    """The decision about entries, which ones are kept, and the feed of the index."""
 
     entries: pa.Table
     decision: Decision
-    wins: npt.NDArray[np.bool_]
+    kept: npt.NDArray[np.bool_]
     fed: pa.Table
     gone: pa.Table
     read: bool
@@ -264,7 +265,7 @@ def _planned(
     checked, left = known.filter(pa.array(met)), known.filter(pa.array(~met))
     there = _without_files_of(records_of(ports, state, index, checked), new)
     found = _proposed(state, index, new, left, there, keys)
-    kept = found.entries.filter(pa.array(found.wins))
+    kept = found.entries.filter(pa.array(found.kept))
     return replace(
         found,
         fed=_without(found.fed, checked, index.definition.kind.key),
@@ -282,24 +283,32 @@ def _proposed(
 ) -> _Plan:
     """Decide new entries, known ones, and ``there``, the entries of the records of checked keys."""
     entries = pa.concat_tables([new, known, there]).combine_chunks()
-    decision = decided(
-        entries, places_of(entries, state.layout)[0], index.definition.kind.divided_by
-    )
     rows = np.arange(entries.num_rows)
     is_new, is_there = rows < new.num_rows, rows >= new.num_rows + known.num_rows
-    wins = decision.winner_of == rows
+    places, _ = places_of(entries, state.layout)
+    decision = decided(entries, places, index.definition.kind.divided_by, is_new | is_there)
     certain = is_new[decision.winner_of]
     if checked is not None:
         certain = certain | (checked.find(entries) >= 0)
-    fed = np.where(certain, wins & (is_new | is_there), is_new)
+    on_top = np.isin(rows, tops(entries, places, index.definition.kind.divided_by))
+    apart = ~_touched(decision, places) & (on_top | ~is_there)
+    kept = apart | (decision.winner_of == rows)
+    fed = np.where(certain, kept & (is_new | is_there), is_new)
     return _Plan(
         entries=entries,
         decision=decision,
-        wins=wins,
+        kept=kept,
         fed=entries.filter(pa.array(fed)),
-        gone=entries.filter(pa.array(certain & ~wins & ~is_new & ~is_there)),
+        gone=entries.filter(pa.array(certain & ~kept & ~is_new & ~is_there)),
         read=checked is not None,
     )
+
+
+def _touched(decision: Decision, places: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Return which entries are in the place of their key's winner, or of one that is corrected."""
+    winners, losers = decision.winner_of, decision.losers
+    pairs = winners * (int(places.max(initial=0)) + 1) + places
+    return np.isin(pairs, np.union1d(pairs[losers], pairs[winners]))
 
 
 def _without_files_of(entries: pa.Table, new: pa.Table) -> pa.Table:

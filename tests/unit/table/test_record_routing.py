@@ -367,6 +367,26 @@ def test_a_restore_takes_corrections_back_with_the_winner(tmp_path: Path) -> Non
     assert read(table) == [(1, 5, 2), (2, 0, 1), (3, 6, 3)]
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_a_row_below_an_entry_that_a_restore_outlived_is_corrected(
+    tmp_path: Path,
+    again: bool,  # noqa: FBT001
+) -> None:
+    """The entry is of a record that was taken back, so it hides nothing."""
+    made = new_table(tmp_path, ordering="seq", index=False)
+    version = upsert(made, {"key": 1, "day": 0, "seq": 1})
+    if again:
+        version = upsert(made, {"key": 1, "day": 1, "seq": 5, DELETED: True})
+    made.create_index(KEYS, "record_index")
+    made.run_index(KEYS)
+    upsert(made, {"key": 1, "day": 0, "seq": 9, DELETED: True})
+    made.restore(version=version)
+    made.run_index(KEYS)
+    assert read(made) == ([] if again else [(1, 0, 1)])
+    upsert(made, {"key": 1, "day": 2, "seq": 7})
+    assert read(made) == [(1, 2, 7)]
+
+
 def test_an_index_that_cannot_be_read_keeps_no_writer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
