@@ -268,7 +268,7 @@ def _walked(
         begin = EventLog(ports.storage).first()
         walk = _Walk(ports=ports, all_versions=scope.all_versions)
         base = -1 if scope.part is None else scope.part.base(ports.storage)
-        if base < begin or not walk.begin_at(base):
+        if scope.part is None or base < begin or not walk.begin_at(base, scope.part):
             walk.first = begin
         walk.go(pool, report)
         if begin == EventLog(ports.storage).first():
@@ -314,8 +314,12 @@ class _Walk:
     findings: list[Finding] = field(default_factory=list)
     sound: set[str] = field(default_factory=set)
 
-    def begin_at(self, n: int) -> bool:
-        """Begin after a checkpoint, whose sidecars were proved before; return whether it can be."""
+    def begin_at(self, n: int, part: Part) -> bool:
+        """Begin after a checkpoint, and read those of its sidecars that are due.
+
+        Returns:
+            Whether it has sidecars, and can be read.
+        """
         log = EventLog(self.ports.storage)
         state = log.at_checkpoint(n)
         layers = state and layers_of(state)
@@ -323,7 +327,8 @@ class _Walk:
             return False
         self.state = self.good = state
         self.first = state.n + 1
-        self.sound.update(each.path for each in layers.sidecars)
+        self.sound.update(each.path for each in layers.sidecars if not part.takes(each.path))
+        self._checkpoint(n)  # a damaged sidecar is made again silently where it is looked at
         return True
 
     def go(self, pool: ThreadPoolExecutor, report: Report) -> None:

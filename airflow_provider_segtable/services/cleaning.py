@@ -43,10 +43,11 @@ Safety:
 Neighbours of the table:
 
 10. *Published versions*: files that their readers need stay (``table.publishing.targets``). Targets
-    are read before the first write if any file is to go, and again before files are deleted. A version that is put in
-    between shows an event that the log no longer keeps, and its publisher publishes a newer one.
-    With a retention of 0 hours its readers may miss files until then. Obsolete files of targets are
-    deleted last. Files that a publisher may be about to name are too young, as orphans are.
+    are read before the first write if any file is to go, and again before files are deleted. A
+    version that is put in between shows an event that the log no longer keeps, and its publisher
+    publishes a newer one. With a retention of 0 hours its readers may miss files until then.
+    Obsolete files of targets are deleted last. Files that a publisher may be about to name are too
+    young, as orphans are.
 11. *Indexes*: ``Swept`` brings tombstones of the entries about deleted files
     (``table.indexes.index_entries``). Then the feeds are copied, and the indexes' own tables are
     cleaned by the same steps. Their failures are listed in the run, and stop no other table.
@@ -328,7 +329,8 @@ class _Look:
     ``keep`` is the retention, ``going`` are the files that the log gives up and no published
     version shows. ``given_up`` are the consumers whose positions were read and found too old:
     versions by name. The head may have others, which were registered while the log was read.
-    ``notes`` are for the next run.
+    ``noted`` was before, ``notes`` are for
+    the next run.
     """
 
     head: State
@@ -338,6 +340,7 @@ class _Look:
     keep: Retention
     going: frozenset[str]
     given_up: Mapping[str, int]
+    noted: "_Notes"
     notes: "_Notes"
 
     @property
@@ -500,7 +503,7 @@ def _clean_one(cleaning: _Cleaning) -> CleaningRun:
     if head.adopts:
         mark_obsolete(ports.storage, head)
     targets = _swept(cleaning, look.keep, dry_run=False)
-    if has_sidecars(look.head):
+    if look.notes != look.noted:
         look.notes.write(ports.storage)
     return replace(look.run, entries=entries, targets=targets)
 
@@ -536,8 +539,8 @@ def _look_once(cleaning: _Cleaning) -> _Look:
     ports, now = cleaning.ports, cleaning.now
     log = ports.log
     earlier = log.load()
-    notes = _Notes.read(ports.storage, earlier)
-    data, listed = _listed(cleaning, earlier, notes)
+    noted = _Notes.read(ports.storage, earlier)
+    data, listed = _listed(cleaning, earlier, noted)
     deletes = [*ports.storage.list(DELETES)]
     data = _not_in(data, cleaning.named())
     newest = log.load()
@@ -545,7 +548,7 @@ def _look_once(cleaning: _Cleaning) -> _Look:
     retained, head = _walk(log, newest, keep, now)
     older = {n for n in head.tags.values() if n < retained[0].n}
     tagged = tuple(log.version(n, head) for n in sorted(older))
-    hidden = [*head.timeline.hidden_segments(notes.unhidden)]
+    hidden = [*head.timeline.hidden_segments(noted.unhidden)]
     choose = partial(cleanable, head, retained=retained, tagged=tagged, hidden=hidden)
     found = choose()
     after = _foreseen(head, found)
@@ -587,6 +590,7 @@ def _look_once(cleaning: _Cleaning) -> _Look:
         keep=keep,
         going=going,
         given_up=given_up,
+        noted=noted,
         notes=notes,
     )
 

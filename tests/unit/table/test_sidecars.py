@@ -446,3 +446,16 @@ def test_a_damaged_new_sidecar_is_found_by_a_part(ports: TableContext) -> None:
     new = sorted(there(ports) - before)
     damage(ports, new[-1], b"PAR1 of something else")
     assert "bad-checkpoint" in verified(ports, Part(since=since, now=since))[1]
+
+
+def test_a_damaged_sidecar_is_found_once_it_is_due(
+    ports: TableContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though its chunks can be made again from the log."""
+    pass_hours(ports, 1)
+    path = max(there(ports))
+    damage(ports, path, None)
+    later = Part(since=ports.clock.now(), now=ports.clock.now())
+    for is_due, codes in ((False, set()), (True, {"bad-checkpoint"})):
+        monkeypatch.setattr(Part, "takes", lambda _, name, due=is_due: due and name == path)
+        assert verified(ports, later)[1] == codes
