@@ -30,8 +30,8 @@ TITLES = {
     "peak_mib": "peak memory of all that: MiB",
 }
 PUBLISHED = {
-    "publish_s": "publish a commit, Delta and Iceberg: s",
-    "load_s": "load what is published, Delta and Iceberg: s",
+    "publish_s": "publish a commit: s",
+    "load_s": "load what is published: s",
 }
 """Panels against the number of published files: the first line is Delta, the second Iceberg."""
 ABOUT = "Costs of a table against its number of segments, on logarithmic scales, with slopes."

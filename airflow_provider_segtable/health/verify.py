@@ -322,7 +322,7 @@ class _Walk:
         """
         log = EventLog(self.ports.storage)
         state = log.at_checkpoint(n)
-        layers = state and layers_of(state)
+        layers = None if state is None else layers_of(state)
         if state is None or layers is None or not layers.sidecars:
             return False
         self.state = self.good = state
@@ -453,8 +453,8 @@ def _refuse_dropped(log: EventLog) -> None:
 
 def same_state(one: State, other: State) -> bool:
     """Return whether two states are equal; of timelines and ids, what both share is not read."""
-    without = {"timeline": Timeline.empty(), "ids": IdSpaces()}
-    if replace(one, **without) != replace(other, **without):
+    empty, ids = Timeline.empty(), IdSpaces()
+    if replace(one, timeline=empty, ids=ids) != replace(other, timeline=empty, ids=ids):
         return False
     if len(one.timeline) != len(other.timeline) or not _same_ids(one, other):
         return False
