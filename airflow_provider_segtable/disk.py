@@ -45,6 +45,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
+from types import TracebackType
 
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
@@ -73,6 +74,7 @@ class Folders:
     def __init__(self, root: Path, sync: Sync = os.fsync) -> None:
         """Walk below ``root``, which need not exist yet."""
         self._root = root
+        self._name = str(root)  # of a path it costs more than opening it
         self._sync = sync
         self._durable: set[tuple[str, ...]] = set()
 
@@ -89,16 +91,21 @@ class Folders:
             UnsafePath: a part of the path is a symbolic link.
             OSError: the system's error, e.g. ``FileNotFoundError``.
         """
-        *folders, name = inside(path, str(self._root)).split("/")
-        with self._walked(tuple(folders), make=make) as folder:
+        *folders, name = inside(path, self._name).split("/")
+        folder = self._walk(tuple(folders), make=make)
+        try:
             yield folder, name
+        finally:
+            os.close(folder)
 
     @contextmanager
     def opened(self, path: str) -> Iterator[int]:
         """Open a folder (``""`` is the root) for listing or syncing; errors as ``at``."""
-        parts = tuple(inside(path, str(self._root)).split("/")) if path else ()
-        with self._walked(parts, make=False) as folder:
+        folder = self._walk(tuple(inside(path, self._name).split("/")) if path else (), make=False)
+        try:
             yield folder
+        finally:
+            os.close(folder)
 
     def file(self, path: str) -> int:
         """Open a file for reading; the caller closes the descriptor. Errors as ``at``."""
@@ -121,7 +128,7 @@ class Folders:
         """
         by_folder: dict[str, list[str]] = {}
         for path in paths:
-            folder, _, name = inside(path, str(self._root)).rpartition("/")
+            folder, _, name = inside(path, self._name).rpartition("/")
             by_folder.setdefault(folder, []).append(name)
         for folder, names in by_folder.items():
             with contextlib.suppress(FileNotFoundError), self.opened(folder) as fd:
@@ -153,28 +160,27 @@ class Folders:
             with self.at(path) as (parent, name), _suppressed(errno.ENOTEMPTY, errno.EEXIST):
                 os.rmdir(name, dir_fd=parent)
 
-    @contextmanager
-    def _walked(self, parts: tuple[str, ...], *, make: bool) -> Iterator[int]:
+    def _walk(self, parts: tuple[str, ...], *, make: bool) -> int:
+        """Return the descriptor of a folder, by its parts; the caller closes it."""
         fd = self._open_root(make=make)
-        try:
-            for end, part in enumerate(parts, 1):
+        for end, part in enumerate(parts, 1):
+            try:
                 inner = self._open(fd, part, parts[:end], make=make)
+            finally:
                 os.close(fd)
-                fd = inner
-            yield fd
-        finally:
-            os.close(fd)
+            fd = inner
+        return fd
 
     def _open_root(self, *, make: bool) -> int:
         if make and () not in self._durable:
             self._make_root()
         try:
-            return os.open(self._root, _FOLDER)
+            return os.open(self._name, _FOLDER)
         except FileNotFoundError:  # removed since it was made
             if not make:
                 raise
             self._make_root()
-            return os.open(self._root, _FOLDER)
+            return os.open(self._name, _FOLDER)
 
     def _open(self, fd: int, part: str, parts: tuple[str, ...], *, make: bool) -> int:
         if make and parts not in self._durable:
@@ -312,28 +318,46 @@ _CODES_IN_TEXT = {
 # Errors of the operating system
 def reading(uri: str) -> AbstractContextManager[None]:
     """Translate an ``OSError`` about the metadata object being read."""
-    return _translated(uri, _READING)
+    return _Translated(uri, _READING)
 
 
 def writing(uri: str) -> AbstractContextManager[None]:
     """Translate an ``OSError`` about the metadata object being written or deleted."""
-    return _translated(uri, _WRITING)
+    return _Translated(uri, _WRITING)
 
 
 def accessing(path: str) -> AbstractContextManager[None]:
     """Translate an ``OSError`` about the data file being read, written or deleted."""
-    return _translated(path, _DATA_FILE)
+    return _Translated(path, _DATA_FILE)
 
 
-@contextmanager
-def _translated(place: str, kinds: Kinds) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
+class _Translated(AbstractContextManager[None]):
+    """The block in which an ``OSError`` becomes an error about a place."""
+
+    __slots__ = ("_kinds", "_place")
+
+    def __init__(self, place: str, kinds: Kinds) -> None:
+        self._place, self._kinds = place, kinds
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None:
+        if not isinstance(error, OSError):
+            return
         other = _IN_A_STORE if error.errno is None else _OTHER
-        kind, problem = kinds.get(_code(error, kinds), other)
-        said = redacted(error.strerror or str(error))
-        raise kind(f"{place} {problem} ({said})") from error
+        made, problem = self._kinds.get(_code(error, self._kinds), other)
+        raise made(f"{self._place} {problem} ({_words(error)})") from error
+
+
+def _words(error: OSError) -> str:
+    """Return the system's words, without credentials; its own words have none."""
+    words = error.strerror or str(error)
+    own = error.errno is not None and words == os.strerror(error.errno)
+    return words if own else redacted(words)
 
 
 def _code(error: OSError, kinds: Kinds) -> int:
@@ -379,7 +403,7 @@ class _Turn:
     def __init__(self, late: "set[_Turn]") -> None:
         self._late = late
         self._mutex = threading.Lock()
-        self._came = threading.Event()
+        self._came: threading.Event | None = None  # of a turn that is awaited
         self._fd = -1
 
     def take(self, fd: int, wait_s: float, waiting: AbstractContextManager[None]) -> None:
@@ -388,29 +412,31 @@ class _Turn:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            came = self._came = threading.Event()
             with waiting:
-                threading.Thread(target=self._await, name="segtable-turn", daemon=True).start()
-                self._came.wait(wait_s)
+                waits = threading.Thread(
+                    target=self._await, args=(came,), name="segtable-turn", daemon=True
+                )
+                waits.start()
+                came.wait(wait_s)
         except OSError:  # a file system without such locks
-            self._came.set()
-        else:
-            self._came.set()
+            pass
 
     def leave(self) -> None:
         """End the turn; one that has not come ends when it comes."""
         if self._fd < 0:
             return
         with self._mutex:
-            if self._came.is_set():
+            if self._came is None or self._came.is_set():
                 self._end()
             else:
                 self._late.add(self)
 
-    def _await(self) -> None:
+    def _await(self, came: threading.Event) -> None:
         with suppress(OSError):
             fcntl.flock(self._fd, fcntl.LOCK_EX)
         with self._mutex:
-            self._came.set()
+            came.set()
             if self in self._late:
                 self._late.discard(self)
                 self._end()

@@ -4,14 +4,14 @@
    appends batches of 1,000 rows, one after the other.
 2. Each round has three spells. In the first the table has no index. In the second it has one that
    nobody builds, so that the writer feeds it. In the third another process builds it, too.
-3. Reported are the writer's appends a second in each spell, and medians of the ratios to the first
-   spell of the same round; with ``--lag`` what the index lacks over time, as an SVG picture.
+3. Reported are the writer's appends a second in each spell, their medians, and the ratios of these
+   to the spells without; with ``--lag`` what the index lacks over time, as an SVG picture.
 4. Then two primary-key tables get the same upserts of 1,000 keys in turn, one of them with an index
-   of records: of new keys, of keys in the time chunk where they are, and of keys that move. Medians
-   of the ratios are reported.
+   of records: of new keys, of keys in the time chunk where they are, and of keys that move. Their
+   medians are reported.
 
 Usage: ``python benchmarks/indexing.py [--quick] [--rows N] [--rounds N]
-[--seconds S] [--lag FILE]``.
+[--seconds S] [--lag FILE] [--json]``.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 import pyarrow as pa
 from lag_plot import Sample, drawn
+from results import Result, report
 
 from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
 from airflow_provider_segtable.core.catch_up import chunks_lacking
@@ -39,6 +40,8 @@ FILE_ROWS, BATCH_ROWS = 500_000, 1_000
 NAME = "numbers"
 LOOK_S = 0.2
 DAYS = 10
+GOAL_FED, GOAL_ROUTED = 0.9, 1.5
+"""Least throughput of a writer that feeds an index, and most time of a routed upsert, as ratios."""
 SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -114,12 +117,12 @@ def reports(keys: range, day: int) -> pa.Table:
     return rows(day, len(keys)).append_column("key", pa.array(keys, pa.int64()))
 
 
-def routing(place: Path, keys: int, rounds: int, address: str) -> None:
-    """Print what an index of records costs an upsert."""
+def routing(place: Path, keys: int, rounds: int, address: str) -> Iterator[Result]:
+    """Yield what an index of records costs an upsert."""
     plain, routed = (keyed(place / name, keys, address) for name in ("plain", "routed"))
     routed.create_index("keys", "record_index")
     routed.run_index("keys")
-    found: dict[str, list[float]] = {}
+    found: dict[str, list[list[float]]] = {}
     for turn in range(rounds):
         at = turn * BATCH_ROWS
         for what, first, day in (("new", keys + at, 3), ("there", at, 0), ("moving", at, DAYS)):
@@ -128,10 +131,32 @@ def routing(place: Path, keys: int, rounds: int, address: str) -> None:
                 begun = time.perf_counter()
                 table.upsert(batch)
                 took.append(time.perf_counter() - begun)
-            found.setdefault(what, []).append(took[1] / took[0])
-    for what, ratios in found.items():
-        ratio = statistics.median(ratios)
-        sys.stdout.write(f"upsert of {what} keys, routed: {ratio:.1f} of the time\n")
+            found.setdefault(what, []).append(took)
+    for what, some in found.items():
+        without, ours = (statistics.median(took[which] for took in some) for which in (0, 1))
+        yield Result(
+            benchmark="indexing",
+            what=f"upsert of {what} keys, routed",
+            ours=1000 * ours,
+            unit="ms",
+            peer=1000 * without,
+            against="without an index",
+            most=GOAL_ROUTED,
+        )
+
+
+def writing(spells: list[tuple[float, float, float]]) -> Iterator[Result]:
+    """Yield what a writer keeps of its throughput beside an index."""
+    for number, what, least in ((1, "fed by its writer", GOAL_FED), (2, "being built", None)):
+        yield Result(
+            benchmark="indexing",
+            what=f"writer beside an index {what}",
+            ours=statistics.median(each[number] for each in spells),
+            unit="appends/s",
+            peer=statistics.median(each[0] for each in spells),
+            against="without an index",
+            least=least,
+        )
 
 
 def main() -> None:
@@ -142,6 +167,7 @@ def main() -> None:
     made.add_argument("--seconds", type=float, default=20.0)
     made.add_argument("--lag", type=Path)
     made.add_argument("--quick", action="store_true")
+    made.add_argument("--json", action="store_true", help="results as lines of JSON")
     given = made.parse_args()
     if given.quick:
         given.rows, given.rounds, given.seconds = 40_000, 1, 0.1
@@ -165,10 +191,8 @@ def main() -> None:
             spells.append((without, fed, built))
             sys.stdout.write(f"appends/s: {without:.1f}, fed {fed:.1f}, built {built:.1f}\n")
         rounds = 1 if given.quick else 5 * given.rounds
-        routing(Path(place), given.rows // 20, rounds, server.address)
-    for number, what in ((1, "fed by its writer"), (2, "being built")):
-        ratio = statistics.median(each[number] / each[0] for each in spells)
-        sys.stdout.write(f"writer beside an index {what}: {ratio:.2f} of its throughput\n")
+        routed = [*routing(Path(place), given.rows // 20, rounds, server.address)]
+    report([*writing(spells), *routed], as_json=given.json)
     if given.lag:
         given.lag.write_text(drawn(lags))
 

@@ -10,7 +10,7 @@
    read, and again after a base compaction (segtable) or ``optimize.compact`` (deltalake).
 4. Every round runs both, one after the other; medians and ratios are of one run.
 
-Usage: ``python benchmarks/multi_writer.py [--quick] [--rounds N] [--seconds S]``.
+Usage: ``python benchmarks/multi_writer.py [--quick] [--rounds N] [--seconds S] [--json]``.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier
@@ -33,6 +33,7 @@ import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
+from results import Result, report
 
 from airflow_provider_segtable import Table
 from airflow_provider_segtable.coordination.embedded_zookeeper import EmbeddedZooKeeper
@@ -294,6 +295,20 @@ class Rounds:
         return statistics.median(self.found[name])
 
 
+def results(ours: Rounds, theirs: Rounds) -> Iterator[Result]:
+    """Yield the medians of both; the last word of a name is the unit."""
+    for name in ours.found:
+        what, _, unit = name.rpartition(" ")
+        yield Result(
+            benchmark="multi_writer",
+            what=what or unit,
+            ours=ours.median(name),
+            unit=unit,
+            peer=theirs.median(name),
+            against="deltalake",
+        )
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -303,6 +318,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--writers", type=int, default=8, help="writers (default 8)")
     parser.add_argument("--keys", type=int, default=200_000, help="keys (default 200000)")
     parser.add_argument("--rows", type=int, default=2_000, help="rows of a batch (default 2000)")
+    parser.add_argument("--json", action="store_true", help="results as lines of JSON")
     given = parser.parse_args(argv)
     size = Size(keys=given.keys, rows=given.rows, writers=given.writers, seconds=given.seconds)
     if given.quick:
@@ -315,11 +331,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for _ in range(1 if given.quick else given.rounds):
             ours.add(one_round(Segtable(server.address), f"{made}/segtable", size))
             theirs.add(one_round(Delta(), f"{made}/delta", size))
-    print(f"{'':<20}{'segtable':>12}{'deltalake':>12}{'ratio':>10}")
-    for name in ours.found:
-        mine, other = ours.median(name), theirs.median(name)
-        ratio = f"{mine / other:.2f}" if other else "-"
-        print(f"{name:<20}{mine:>12.3f}{other:>12.3f}{ratio:>10}")
+    report([*results(ours, theirs)], as_json=given.json)
     return 0
 
 

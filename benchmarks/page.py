@@ -10,9 +10,10 @@
    no answer is given twice: ``warm`` is the median.
 3. ``100 readers`` ask for the list and for the large table at once: the slowest answer.
 4. Memory is that of the server above what it had before the first request; ``most`` is its peak.
-5. Each goal is printed with what was measured, and whether it is met.
+5. Warm answers and memory have goals (``GOALS``).
 
-Usage: ``python benchmarks/page.py [--quick] [--on DIR]``; ``DIR`` is made if it is not there.
+Usage: ``python benchmarks/page.py [--quick] [--on DIR] [--json]``; ``DIR`` is made if it is not
+there.
 """
 
 import argparse
@@ -31,6 +32,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from results import Result, report
 
 from benchmarks import fleet, scale
 
@@ -130,17 +133,17 @@ def measure(root: Path, rounds: int = ROUNDS) -> dict[str, float]:
     return found
 
 
-def report(found: dict[str, float]) -> bool:
-    """Print what was measured, and each goal; return whether all are met."""
-    for name, value in found.items():
-        print(f"{name:>16}  {value:8.3f} {'' if 'MiB' in name else 's'}")
-    met = True
+def results(found: dict[str, float]) -> Iterator[Result]:
+    """Yield what was measured, with the goals of warm answers and of memory."""
     for name, value in found.items():
         goal = GOALS.get("warm" if name.endswith("warm") else name.partition(",")[0])
-        if goal is not None and "cold" not in name:
-            met &= value < goal
-            print(f"goal {name} < {goal:g}: {'met' if value < goal else 'MISSED'}")
-    return met
+        yield Result(
+            benchmark="page",
+            what=name,
+            ours=value,
+            unit="MiB" if "MiB" in name else "s",
+            most=None if "cold" in name else goal,
+        )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -148,11 +151,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few tables: does it still work?")
     parser.add_argument("--on", type=Path, help="where the tables are, or will be")
+    parser.add_argument("--json", action="store_true", help="results as lines of JSON")
     given = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as folder:
         root = given.on or Path(folder)
         make(root, quick=given.quick)
-        report(measure(root, 1 if given.quick else ROUNDS))
+        report([*results(measure(root, 1 if given.quick else ROUNDS))], as_json=given.json)
     return 0
 
 

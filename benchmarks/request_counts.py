@@ -51,6 +51,7 @@ from airflow_provider_segtable.coordination.memory import MemoryCoordinator, Mem
 from airflow_provider_segtable.core.log.events import Event, encode
 from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.log_paths import event_path
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
 from airflow_provider_segtable.core.time import HOUR_US, Granularity, Interval, iso
 from airflow_provider_segtable.library.table import Table
@@ -58,7 +59,6 @@ from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.services.publishing import publish_all
 from airflow_provider_segtable.table.context import open_context
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
-from airflow_provider_segtable.table.log.event_log import event_path
 
 BUCKET = "counted"
 KEY, SECRET = "counting", "counting-secret"

@@ -37,17 +37,33 @@ GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """A benchmark's name, its arguments for a whole and a quick run, and the most minutes."""
+    """A benchmark's name, its arguments for a whole and a quick run, and the most minutes.
+
+    ``part`` names a run of a benchmark that has several.
+    """
 
     name: str
     whole: tuple[str, ...] = ()
     quick: tuple[str, ...] = ("--quick",)
     minutes: float = 5.0
+    part: str = ""
+
+    @property
+    def title(self) -> str:
+        """Return the name, with the part."""
+        return "-".join(filter(None, (self.name, self.part)))
 
 
 BENCHMARKS = (
     Benchmark("wide", ("--rounds", "5"), ("--rounds", "1"), 3),
     Benchmark("scan", ("--days", "4", "--rounds", "3"), minutes=8),
+    Benchmark(
+        "scan",
+        ("--keyed", "--days", "4", "--rounds", "3"),
+        ("--keyed", "--quick"),
+        minutes=5,
+        part="keyed",
+    ),
     Benchmark("starts", ("--rounds", "5"), minutes=3),
     Benchmark("get", ("--rounds", "3"), minutes=5),
     Benchmark("commits", ("--rounds", "1"), minutes=4),
@@ -110,7 +126,7 @@ def run(benchmark: Benchmark, left_s: float, *, quick: bool) -> Outcome:
     as_json = ("--json",) if shared else ()
     given = (*(benchmark.quick if quick else benchmark.whole), *as_json)
     most_s = min(left_s, QUICK_EACH_S if quick else 60 * benchmark.minutes)
-    log = OUTPUT / f"{benchmark.name}.log"
+    log = OUTPUT / f"{benchmark.title}.log"
     code = ended([sys.executable, str(program), *given], log, most_s)
     if code is None:
         return Outcome(failure=f"not ended after {most_s:.0f} s")
@@ -164,7 +180,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     failures: dict[str, str] = {}
     for benchmark in chosen(given.only):
         left = end - time.monotonic()
-        sys.stdout.write(f"{benchmark.name} ...\n")
+        sys.stdout.write(f"{benchmark.title} ...\n")
         sys.stdout.flush()
         outcome = (
             run(benchmark, left, quick=given.quick)
@@ -173,7 +189,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         found += outcome.results
         if outcome.failure:
-            failures[benchmark.name] = outcome.failure
+            failures[benchmark.title] = outcome.failure
     lines = [note, "", *table(found), ""]
     lines += [f"- {name}: {why}" for name, why in {**failures, **LEFT_OUT}.items()]
     text = "".join(f"{line}\n" for line in lines)

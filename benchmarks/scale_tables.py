@@ -20,6 +20,7 @@ from airflow_provider_segtable.core.locks import Generation
 from airflow_provider_segtable.core.log.events import Event, encode
 from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.log_paths import event_path
 from airflow_provider_segtable.core.log.state import IdSpaces, RecentCommits, State
 from airflow_provider_segtable.core.paths import digest
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
@@ -33,7 +34,7 @@ from airflow_provider_segtable.table.log.checkpoint_chunks import (
     ChunkWriter,
     Opening,
 )
-from airflow_provider_segtable.table.log.event_log import EventLog, event_path
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.log.segment_rows import SEGMENT_SCHEMA
 from airflow_provider_segtable.table.log.sidecars import (
     MOST_CHUNKS,

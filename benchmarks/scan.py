@@ -20,7 +20,8 @@ Usage: ``python benchmarks/scan.py [--quick] [--rounds N] [--days N] [--rows N] 
 asks every question of a table of events with files of equal rows (the yardstick: nothing is hidden
 there), of the keyed tables, and of ``pyarrow.dataset`` over their files. Reported are processor
 times, their ratio to the yardstick and to ``pyarrow.dataset``, and the first read of
-``FIRST_COMMITS`` commits that nothing has compacted or settled.
+``FIRST_COMMITS`` commits that nothing has compacted or settled. A settled table has goals, with
+and without a tail (``GOAL_KEYED``), and so has a first read (``GOAL_FIRST_S``).
 """
 
 import argparse
@@ -166,6 +167,7 @@ Ways = Mapping[str, Callable[[Question], object]]
 
 GOALS = {"events": 1.1, "deleted": 1.3, "base files": 1.3, "settled": 1.3}
 """Most of the processor time of ``spark.read.parquet``, by the end of a table's name."""
+GOAL_KEYED, GOAL_FIRST_S = 1.2, 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,8 +331,8 @@ def processor_ms(ask: Callable[[], object]) -> float:
     return (time.process_time() - began) * 1e3
 
 
-def keyed(folder: str, days: int, rows: int, rounds: int) -> None:
-    """Print the processor times of keyed reads, and their ratios."""
+def keyed(folder: str, days: int, rows: int, rounds: int) -> Iterator[Result]:
+    """Print the processor times of keyed reads; yield those of settled tables and their ratios."""
     tables = keyed_tables(folder, days, rows)
     print("| question | table | first, ms | ms | to events | to pyarrow.dataset |")
     print("|---|---|---|---|---|---|")
@@ -353,10 +355,20 @@ def keyed(folder: str, days: int, rows: int, rounds: int) -> None:
                 f"| {took / other:.2f} |",
                 flush=True,
             )
+            if name.startswith("settled"):
+                yield Result(
+                    benchmark="scan",
+                    what=f"primary key, {name}: {question}",
+                    ours=took,
+                    unit="ms of processors",
+                    peer=plain,
+                    against="events in the same files",
+                    most=GOAL_KEYED if question == "one column" else None,
+                )
 
 
-def first_read(folder: str, rows: int, commits: int) -> None:
-    """Print the processor and wall time of the first reads of many commits."""
+def first_read(folder: str, rows: int, commits: int) -> Iterator[Result]:
+    """Yield the processor time of the first reads of many commits; print the wall time, too."""
     for settled in (False, True):
         table = upserted(f"{folder}/commits{settled}", 0, 1)
         for seed in range(1, commits + 1):
@@ -365,11 +377,13 @@ def first_read(folder: str, rows: int, commits: int) -> None:
             table.settle()
         again = Table.open(table.ports.uri)
         began = time.perf_counter()
-        took = processor_ms(again.scan().to_arrow)
+        took = processor_ms(again.scan().to_arrow) / 1e3
         wall = time.perf_counter() - began
-        state = "settled" if settled else "unsettled"
-        spent = f"{took / 1e3:.2f} s of processors, {wall:.2f} s"
-        print(f"first read of {commits} commits, {state}: {spent}", flush=True)
+        what = f"first read of {commits} commits, {'settled' if settled else 'unsettled'}"
+        print(f"{what}: {took:.2f} s of processors, {wall:.2f} s", flush=True)
+        yield Result(
+            benchmark="scan", what=what, ours=took, unit="s of processors", most=GOAL_FIRST_S
+        )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -387,10 +401,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     days, rows, rounds = (2, 2_000, 1) if asked.quick else (asked.days, asked.rows, asked.rounds)
     if asked.keyed:
         with tempfile.TemporaryDirectory(prefix="segtable-scan-") as folder:
-            keyed(folder, days, rows, rounds)
-            first_read(
-                folder, 1000 if asked.quick else 100_000, 5 if asked.quick else FIRST_COMMITS
-            )
+            found = [*keyed(folder, days, rows, rounds)]
+            many = (1000, 5) if asked.quick else (100_000, FIRST_COMMITS)
+            report([*found, *first_read(folder, *many)], as_json=asked.json)
         return 0
     with tempfile.TemporaryDirectory(prefix="segtable-scan-") as folder:
         spark = session("scan", "local[2]", {"spark.driver.extraJavaOptions": "", PUSHED: "true"})
@@ -399,7 +412,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"registered in {time.perf_counter() - began:.2f} s; {days} x {rows:,} rows")
         cloudpickle.register_pickle_by_value(scan_python_source)  # workers do not find it
         spark.dataSource.register(PythonSource)
-        found: list[Result] = []
+        found = []
         for title, table, plain in cases(folder, days, rows, asked.only):
             costs = measured(ways(spark, table, python=asked.python), rounds, plain=plain)
             shown(title, costs)

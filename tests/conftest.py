@@ -8,8 +8,9 @@
 4. ``workers.py`` says which tests share a process in a parallel run, and what starts first.
 5. Hypothesis draws the same examples in every run, and ``HYPOTHESIS_PROFILE=whole`` more of them;
    ``explore`` draws others, and twenty times as many of each property (``examples.py``).
-6. What was imported for the tests stays to the end: no garbage collection looks through it again.
-   Tests make many short-lived objects and few cycles, so collections are rare.
+6. What was imported for the tests stays to the end: no garbage collection looks through it, neither
+   while it is imported nor later. Tests make many short-lived objects and few cycles, so
+   collections are rare.
 7. Polars limits the rate of its requests to object stores by a timer of a millisecond, which runs
    to the end of a process: 4 % of a core for nothing. No test needs it.
 8. Temporary files are kept in memory, if there is enough of it: tests make thousands of files
@@ -29,7 +30,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.class_archive import with_archive
 from tests.examples import DEFAULT, FACTORS, PROFILE
-from tests.workers import UnitScheduling, turn_of
+from tests.workers import UnitScheduling, import_share, turn_of
 
 pytest_plugins = ["tests.support.s3", "tests.support.zookeeper"]
 
@@ -93,6 +94,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> UnitSched
     return UnitScheduling(config, log)
 
 
+def pytest_collection(session: pytest.Session) -> None:
+    """Import without garbage collections; in a parallel run, one share before all the others."""
+    worker = getattr(session.config, "workerinput", None)
+    if worker:
+        gc.disable()
+        number = int(worker["workerid"].removeprefix("gw"))
+        folders = [session.config.rootpath / each for each in session.config.args]
+        import_share(folders, number, worker["workercount"])
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start cheap suites first, then long ones."""
     items.sort(key=lambda item: turn_of(item.nodeid))
@@ -101,12 +112,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Take all that is there out of garbage collections, which become rare."""
     gc.freeze()
+    gc.enable()
     gc.set_threshold(20_000, 20, 20)
 
 
-def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """A test that lets others leave something open collects it, so that no later test is blamed."""
-    if item.get_closest_marker("filterwarnings"):
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """A test that lets others leave something open collects it, so that no later test is blamed.
+
+    Where the next test lets them, too, it does.
+    """
+    lenient = item.get_closest_marker("filterwarnings")
+    if lenient and (nextitem is None or nextitem.get_closest_marker("filterwarnings") != lenient):
         gc.collect()
 
 

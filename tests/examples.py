@@ -2,7 +2,7 @@
 
 ``HYPOTHESIS_PROFILE`` chooses; ``conftest.py`` registers the profiles by these factors. ``repeat``,
 which ``make test`` uses, draws the same examples in each run, so it needs fewer than are named:
-half of them. ``make test-long`` draws as many as are named (``whole``).
+a third of them. ``make test-long`` draws as many as are named (``whole``).
 """
 
 import math
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from hypothesis import settings
 
-FACTORS: Mapping[str, float] = {"repeat": 0.5, "whole": 1, "explore": 20}
+FACTORS: Mapping[str, float] = {"repeat": 1 / 3, "whole": 1, "explore": 20}
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "repeat")
 DEFAULT = 100
 """Examples of a property that names no number; Hypothesis's own default."""

@@ -10,6 +10,7 @@
    heavy modules (Arrow, Spark, Airflow) are imported when the command first needs them.
 """
 
+import atexit
 import gc
 import os
 import sys
@@ -22,8 +23,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     code = _quick_answer(words)
     if code is not None:
         sys.exit(code)
-    # A start makes a hundred thousand objects and drops none: a sixth of it were vain collections.
-    gc.set_threshold(50_000)
+    # A start makes a hundred thousand objects and drops none: a sixth of it were vain collections,
+    # and at the end Python would look at all of them once more.
+    gc.set_threshold(200_000)
+    atexit.register(gc.freeze)
     from airflow_provider_segtable.cli.app import app
 
     app(args=words, prog_name="segtable")

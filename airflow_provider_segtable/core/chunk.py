@@ -29,11 +29,11 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import field, replace
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from airflow_provider_segtable.core.dataclass import dataclass
+from airflow_provider_segtable.core.dataclass import dataclass, replace
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.segment import WIDE, ChunkKey, GroupKey, Segment, base_of
 from airflow_provider_segtable.core.spans import Spans

@@ -17,6 +17,7 @@ Symbolic links cannot be seen in a path: adapters for local disks refuse them (`
 
 import hashlib
 import re
+from functools import lru_cache
 from typing import Any
 
 from airflow_provider_segtable.core.errors import CorruptTable, InvalidName
@@ -34,6 +35,8 @@ _ADOPTED = re.compile(rf"(?!(?i:{'|'.join(OWN)})(?:/|$)){_PART}(?:/{_PART})*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _NO_PARTS = {"", ".", ".."}
 _NO_CHARACTERS = re.compile(r"[\x00-\x1f\x7f\\]")
+_KNOWN = 256
+"""Paths whose check is remembered: a commit names a few folders and files many times."""
 
 
 def data_path(found: Any, *, rows: int, adopted: bool = False) -> str:
@@ -130,12 +133,17 @@ def inside(path: str, root: str) -> str:
     Raises:
         InvalidName: if it has empty, ``.`` or ``..`` parts, a backslash or control characters.
     """
-    if _NO_CHARACTERS.search(path) or not _NO_PARTS.isdisjoint(path.split("/")):
+    if not _is_inside(path):
         raise InvalidName(
             f"{path!r} is not an object path below {root}: "
             "use names separated by single slashes, without '.' and '..'"
         )
     return path
+
+
+@lru_cache(maxsize=_KNOWN)
+def _is_inside(path: str) -> bool:
+    return not _NO_CHARACTERS.search(path) and _NO_PARTS.isdisjoint(path.split("/"))
 
 
 def _below(folder: str, found: Any) -> str:

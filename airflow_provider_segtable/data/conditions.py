@@ -174,12 +174,14 @@ class Condition:
         keep: returns the matching rows of a batch, and does nothing else (rule 3).
         when: the first and last event time of matching rows.
         test: a necessary condition, to skip files and row groups; None if not known.
+        exact: whether the test holds for matching rows alone.
     """
 
     columns: tuple[str, ...]
     keep: Callable[[pa.RecordBatch], pa.RecordBatch]
     when: tuple[Instant, Instant] = (ALL_TIME.start, ALL_TIME.end - 1)
     test: Predicate | pc.Expression | None = None
+    exact: bool = False
 
     @property
     def interval(self) -> Interval | None:
@@ -208,7 +210,7 @@ def by_predicate(predicate: Predicate, time_column: str) -> Condition:
 
     columns = tuple(dict.fromkeys(columns_of(predicate)))
     when = reach(predicate, time_column)
-    return Condition(columns=columns, keep=keep, when=when, test=predicate)
+    return Condition(columns=columns, keep=keep, when=when, test=predicate, exact=True)
 
 
 def by_expression(expression: pc.Expression, schema: pa.Schema) -> Condition:

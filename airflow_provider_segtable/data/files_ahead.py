@@ -19,6 +19,8 @@ On a local disk the kernel reads ahead, so neither does anything. ``read_beside`
    processors. Each thread holds few rows ahead of their use, and then waits: so memory does not
    grow with the files. Rows keep their order.
 5. A small file is read when its turn comes: a thread would cost as much.
+6. ``made_beside`` is for a job that makes rows of its inputs and writes them: a thread makes the
+   next rows while others are written.
 """
 
 import os
@@ -181,6 +183,23 @@ def read_beside(
         for each in begun:
             each.stop()
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def made_beside(rows: Iterator[R], row_bytes: Callable[[R], int]) -> Iterator[Iterator[R]]:
+    """Return what an iterator yields, in order; a thread makes the next while some are used.
+
+    Args:
+        rows: what is made; only the thread uses it. An error is raised where rows are used.
+        row_bytes: the bytes of what is yielded at once.
+    """
+    stream = _Stream(rows, row_bytes)
+    with ThreadPoolExecutor(1, "segtable-made") as pool:
+        pool.submit(stream.run)
+        try:
+            yield stream.used()
+        finally:
+            stream.stop()
 
 
 @dataclass(frozen=True, slots=True)

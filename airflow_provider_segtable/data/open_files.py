@@ -34,10 +34,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from urllib.parse import unquote, urlsplit
-
-from pyarrow import ArrowInvalid, fs
 
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
@@ -52,6 +50,9 @@ from airflow_provider_segtable.data.google_account import service_account
 from airflow_provider_segtable.data.local_files import LocalFiles, copy_in_pieces, truncated
 from airflow_provider_segtable.disk import accessing
 from airflow_provider_segtable.ports.files import DataFiles, RangeReader, Ready, Sink, Source
+
+if TYPE_CHECKING:
+    from pyarrow import fs
 
 # Files on object stores
 COLLECTED = 4 << 20
@@ -78,6 +79,8 @@ class _Output(Protocol):
 @contextmanager
 def _accessing(path: str) -> Iterator[None]:
     """Translate an object store's error; Google's client reports a bad request as a bad value."""
+    from pyarrow import ArrowInvalid
+
     with accessing(path):
         try:
             yield
@@ -233,7 +236,7 @@ class ArrowFiles:
     remote = True
 
     def __init__(
-        self, filesystem: fs.FileSystem, root: str, reader: RangeReader | None = None
+        self, filesystem: "fs.FileSystem", root: str, reader: RangeReader | None = None
     ) -> None:
         """Keep data files below ``root`` (``bucket/prefix``); rule 5 has the ``reader``."""
         self._filesystem = filesystem
@@ -304,7 +307,7 @@ class ArrowFiles:
         return f"{self._root}/{inside(path, self._root)}"
 
 
-def _size(filesystem: fs.FileSystem, target: str, file: _Input) -> int:
+def _size(filesystem: "fs.FileSystem", target: str, file: _Input) -> int:
     """Return an open object's size without reading it.
 
     For Google Cloud Storage, pyarrow's ``size`` begins to read the whole object.
@@ -344,7 +347,7 @@ def load_ranges(source: Source, ranges: Iterable[Range]) -> None:
         load(ranges)
 
 
-Place: TypeAlias = tuple[fs.FileSystem, str]
+Place: TypeAlias = "tuple[fs.FileSystem, str]"
 """A file system, and a path in it."""
 
 
@@ -358,6 +361,8 @@ def object_store(uri: str, options: Mapping[str, str]) -> Place:
     Raises:
         InvalidName: of another scheme, or an Azure URI that names no account.
     """
+    from pyarrow import fs
+
     parts = urlsplit(uri)
     store = store_of(parts.scheme)
     if store is None:
@@ -367,12 +372,10 @@ def object_store(uri: str, options: Mapping[str, str]) -> Place:
         return getattr(fs, made.kind)(**made.arguments), made.path
 
 
-__all__ = ["ArrowFiles", "JoiningFile", "LocalFiles", "MemoryFiles", "SinkFile", "open_files"]
+__all__ = ["ArrowFiles", "LocalFiles", "MemoryFiles", "SinkFile", "open_files"]
 
 
 # Files in memory
-HELD = 64 << 10
-"""The most bytes that ``JoiningFile`` holds."""
 
 
 class MemorySource:
@@ -469,37 +472,6 @@ class SinkFile(io.RawIOBase):
         """Append bytes."""
         self._sink.write(data)
         return len(data)
-
-
-class JoiningFile(SinkFile):
-    """A ``SinkFile`` that joins small writes. Call ``pass_on`` before using the sink itself.
-
-    It does not write when it is closed or collected: then the sink may be closed, too.
-    """
-
-    def __init__(self, sink: Sink) -> None:
-        """Append to ``sink``."""
-        super().__init__(sink)
-        self._held = bytearray()
-
-    def tell(self) -> int:
-        """Return the number of bytes written, including those still held."""
-        return self._sink.position + len(self._held)
-
-    def write(self, data: Any) -> int:
-        """Append bytes, now or later."""
-        if len(self._held) + len(data) > HELD:
-            self.pass_on()
-        if len(data) > HELD:
-            return super().write(data)
-        self._held += data
-        return len(data)
-
-    def pass_on(self) -> None:
-        """Pass the held bytes on."""
-        if self._held:
-            held, self._held = bytes(self._held), bytearray()
-            self._sink.write(held)
 
 
 # Opening by URI

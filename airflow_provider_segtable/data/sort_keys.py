@@ -329,7 +329,7 @@ class Keying:
             chunks = (self.chunks(rows) + 1).astype(np.uint64)
             codes.append(number_codes(chunks, marks.chunks.astype(np.uint64) + np.uint64(1)))
         columns = [
-            column_codes(_whole(rows.column(name)), _whole(marks.values.column(name)))
+            column_codes(whole(rows.column(name)), whole(marks.values.column(name)))
             for name in self.columns
         ]
         if self.grids:
@@ -394,13 +394,16 @@ def plain(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
+def whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """Return a column as one array, with one dictionary."""
+    if isinstance(column, pa.Array):
+        return column
     if column.num_chunks == 1:
         return column.chunk(0)
     if pa.types.is_dictionary(column.type):
         column = column.unify_dictionaries()
-    whole = column.combine_chunks()
-    return whole.combine_chunks() if isinstance(whole, pa.ChunkedArray) else whole
+    found = column.combine_chunks()
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
 
 def assigned(keying: Keying, rows: pa.Table, ordinals: Ordinals, marks: RangeBounds) -> Slices:
@@ -418,7 +421,7 @@ def assigned(keying: Keying, rows: pa.Table, ordinals: Ordinals, marks: RangeBou
 
 
 def _ranks(column: pa.ChunkedArray, grid: Grid) -> npt.NDArray[np.uint64]:
-    codes = column_codes(_whole(column), grid.values)
+    codes = column_codes(whole(column), grid.values)
     below = np.searchsorted(np.maximum.accumulate(codes.marks), codes.rows, side="right")
     return np.concatenate([np.zeros(1, np.uint64), grid.ranks])[below]
 
@@ -533,15 +536,15 @@ def _ranges(
     rest = found[1:]
     places = np.array([place for _, place, _ in rest], np.int64)
     picks = order[places] if len(places) else places
-    whole = places < 0  # the mark is the chunk itself
+    begins = places < 0  # the mark is the chunk itself
     values = sample.values.take(pa.array(picks))
-    columns = [_decoded(_whole(values.column(name))) for name in values.column_names]
+    columns = [_decoded(whole(values.column(name))) for name in values.column_names]
     return Ranges(
         marks=RangeBounds(
             values=pa.table(columns, names=values.column_names),
             chunks=np.array([chunk for chunk, _, _ in rest], np.int64),
             ordinals=sample.ordinals[picks],
-            depths=np.where(whole, 1, depths[places] if len(places) else 0).astype(np.int64),
+            depths=np.where(begins, 1, depths[places] if len(places) else 0).astype(np.int64),
         ),
         chunks=tuple(chunk for chunk, _, _ in found),
         rows=tuple(rows for _, _, rows in found),

@@ -57,6 +57,7 @@ from airflow_provider_segtable.core.indexes.index_state import INDEXES
 from airflow_provider_segtable.core.locks import Lock
 from airflow_provider_segtable.core.log.events import MOST_JOINED, segments_of
 from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted
+from airflow_provider_segtable.core.log.log_paths import CHECKPOINTS, TIMELINE, event_path, number
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.manifest import BucketManifest
 from airflow_provider_segtable.core.recovery.diagnosis import (
@@ -93,17 +94,11 @@ from airflow_provider_segtable.ports.coordination import StrayNode
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.services.log_directory import BucketAddress, addresses
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.definition import checked_order
 from airflow_provider_segtable.table.dropping import indexes_with_logs
 from airflow_provider_segtable.table.index_lifecycle import inner_tables
 from airflow_provider_segtable.table.kept_versions import unread_since
-from airflow_provider_segtable.table.log.event_log import (
-    CHECKPOINTS,
-    TIMELINE,
-    EventLog,
-    event_path,
-    number,
-)
+from airflow_provider_segtable.table.log.event_log import EventLog
+from airflow_provider_segtable.table.property_checks import checked_order
 from airflow_provider_segtable.table.unnamed_files import unnamed, unnamed_before
 
 QUIET_HOURS = 24

@@ -39,6 +39,7 @@ from airflow_provider_segtable.core.log.families.table_events import (
     altered,
 )
 from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.log_paths import CHECKPOINTS, TIMELINE, number
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import is_adopted
 from airflow_provider_segtable.core.recovery.claims import MergedRoots
@@ -61,12 +62,7 @@ from airflow_provider_segtable.table.adopted_files import FOLDER as ADOPTED
 from airflow_provider_segtable.table.adopted_files import AdoptedFile, adopted_entries
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.dropping import indexes_with_logs
-from airflow_provider_segtable.table.log.event_log import (
-    CHECKPOINTS,
-    TIMELINE,
-    EventLog,
-    number,
-)
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.log.sidecar_files import proved
 
 LOST = "_segtable/lost"

@@ -67,8 +67,8 @@ from airflow_provider_segtable.planning.findings.publish_findings import (
     unfinished_target,
 )
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.publishing.publisher import PublishedStatus, published_status
 from airflow_provider_segtable.table.publishing.revising import shows
+from airflow_provider_segtable.table.publishing.status import PublishedStatus, published_status
 from airflow_provider_segtable.table.publishing.targets import own_paths
 from airflow_provider_segtable.table.scan import Scan
 

@@ -33,6 +33,7 @@ from airflow_provider_segtable.core.facts import Facts
 from airflow_provider_segtable.core.indexes.index_state import folder, name_of
 from airflow_provider_segtable.core.log.events import Event, decode, encode
 from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
+from airflow_provider_segtable.core.log.log_paths import event_path
 from airflow_provider_segtable.core.log.replacement import home
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.claims import (
@@ -77,7 +78,7 @@ from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.table.adopted_files import adopted_by_path
 from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.event_log import EventLog, event_path
+from airflow_provider_segtable.table.log.event_log import EventLog
 
 
 def lost_rows(state: State, found: Recovered) -> list[Doubt]:

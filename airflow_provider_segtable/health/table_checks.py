@@ -64,6 +64,7 @@ from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.indexes.record_index import DELETED
 from airflow_provider_segtable.core.log.events import Event
 from airflow_provider_segtable.core.log.families.append_events import Appended, published
+from airflow_provider_segtable.core.log.log_paths import event_path
 from airflow_provider_segtable.core.log.state import State, index_of
 from airflow_provider_segtable.core.log_store.manifest import BucketManifest, LogRange
 from airflow_provider_segtable.core.recovery.diagnosis import (
@@ -81,14 +82,14 @@ from airflow_provider_segtable.core.time import united
 from airflow_provider_segtable.data.indexes.entries import entries, footer_checksum
 from airflow_provider_segtable.data.indexes.records import decided, places_of
 from airflow_provider_segtable.data.inspection import inspect_bytes, inspect_footer, inspect_rows
+from airflow_provider_segtable.data.log_ranges import files_of_bucket
 from airflow_provider_segtable.data.rows import Keys
 from airflow_provider_segtable.data.vector_file import Rows, read_vectors
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.index_lifecycle import inner_tables
 from airflow_provider_segtable.table.indexes.index_entries import entries_in
 from airflow_provider_segtable.table.indexes.key_entries import records_of
-from airflow_provider_segtable.table.log.event_log import EventLog, event_path, path_of
-from airflow_provider_segtable.table.log_store.file_reader import files_of_bucket
+from airflow_provider_segtable.table.log.event_log import EventLog, path_of
 
 
 # Entries of an index of records, compared with the records
@@ -416,10 +417,11 @@ def _wrong_files(
 ) -> Iterator[Finding]:
     """Yield differences between a range and the footers of its files."""
     action = event.action
-    segments = published(state, action, event.time) if isinstance(action, Appended) else ()
+    kind = state.table.kind
+    segments = published(kind, action, event.time) if isinstance(action, Appended) else ()
     where = path_of(event)
     try:
-        files = [*files_of_bucket(ports, segments, found.bucket)]
+        files = [*files_of_bucket(ports.files, segments, found.bucket)]
     except (NotFound, CorruptTable) as error:
         yield broken_log_range(where, WRONG_OFFSETS, f"the records of {found}: {error}")
         return

@@ -16,13 +16,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from airflow_provider_segtable.core.dataclass import dataclass
+from airflow_provider_segtable.core.log.log_paths import CHECKPOINTS, number
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.diagnosis import whole_chunks
 from airflow_provider_segtable.core.time import DAY_US, Instant, Interval
 from airflow_provider_segtable.core.timeline import Timeline
 from airflow_provider_segtable.planning.fleet.rota import due
 from airflow_provider_segtable.ports.storage import Storage
-from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, number
 from airflow_provider_segtable.table.log.sidecars import SIDECARS, Layers, layers_of
 
 ROTA_US = 28 * DAY_US

@@ -46,6 +46,15 @@ from airflow_provider_segtable.core.log.events import Event
 from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.log.log_paths import (
+    CHECKPOINTS,
+    TAGS,
+    TIMELINE,
+    checkpoint_path,
+    event_path,
+    number,
+    tag_path,
+)
 from airflow_provider_segtable.core.log.state import IdSpaces, State
 from airflow_provider_segtable.core.recovery.diagnosis import (
     Finding,
@@ -78,17 +87,7 @@ from airflow_provider_segtable.health.table_checks import (
 from airflow_provider_segtable.health.verified_part import Part
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint
-from airflow_provider_segtable.table.log.event_log import (
-    CHECKPOINTS,
-    TAGS,
-    TIMELINE,
-    TRIES,
-    EventLog,
-    checkpoint_path,
-    event_path,
-    number,
-    tag_path,
-)
+from airflow_provider_segtable.table.log.event_log import TRIES, EventLog
 from airflow_provider_segtable.table.log.sidecar_files import proved
 from airflow_provider_segtable.table.log.sidecars import layers_of
 

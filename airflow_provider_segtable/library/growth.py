@@ -13,11 +13,12 @@ from typing import TypeVar
 
 from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.log_paths import CHECKPOINTS, number
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.planning.gauges import small_segments
 from airflow_provider_segtable.planning.properties import Policy
-from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, EventLog, number
+from airflow_provider_segtable.table.log.event_log import EventLog
 
 T = TypeVar("T")
 MOST_POINTS = 200

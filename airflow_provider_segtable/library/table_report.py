@@ -26,8 +26,8 @@ from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.planning.selection import Planned
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.publishing.publisher import published_status
 from airflow_provider_segtable.table.publishing.refusing import blocking_schemas
+from airflow_provider_segtable.table.publishing.status import published_status
 
 SHAPES = 600
 """Most shapes of the map: more cannot be told apart on a printed page."""

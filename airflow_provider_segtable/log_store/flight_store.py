@@ -483,7 +483,7 @@ class FlightLogStoreProvider:
 
     def connect(self, address: str) -> "FlightLogClient":
         """Return a client of the store at an address."""
-        return FlightLogClient(lambda: Connection(address, self.security, self.stream_s))
+        return FlightLogClient(address, self.security, self.stream_s)
 
 
 class FlightLogStore(Buckets):
@@ -526,11 +526,16 @@ class FlightLogStore(Buckets):
             self._server.close()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class FlightLogClient:
-    """Access to the store at an address."""
+    """Access to the store at an address; it can be sent to another process."""
 
-    def __init__(self, connect: Callable[[], Connection]) -> None:
-        self._connect = connect
+    address: str
+    security: FlightSecurity
+    stream_s: float
+
+    def _connect(self) -> Connection:
+        return Connection(self.address, self.security, self.stream_s)
 
     def writer(self, bucket: int, *, epoch: Epoch, committed: CommittedEnd) -> FlightLogWriter:
         """Begin an epoch of a bucket."""

@@ -134,7 +134,7 @@ def send_gauges(table: str, ports: "TableContext", policy: "Policy") -> None:
     from airflow_provider_segtable.planning.properties import PublishSettings
     from airflow_provider_segtable.services.fleet_run import has_log_store
     from airflow_provider_segtable.services.table_gauges import table_gauges
-    from airflow_provider_segtable.table.publishing.publisher import status_of_formats
+    from airflow_provider_segtable.table.publishing.status import status_of_formats
 
     with _harmless("gauges", table):
         state, now = ports.log.load(), ports.clock.now()

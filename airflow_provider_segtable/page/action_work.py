@@ -49,11 +49,10 @@ from airflow_provider_segtable.table.publishing.publisher import (
     AlreadyPublished,
     Overtaken,
     PublishedNow,
-    PublishedStatus,
     PublishOutcome,
     Refused,
-    status_of_formats,
 )
+from airflow_provider_segtable.table.publishing.status import PublishedStatus, status_of_formats
 
 PLANS_SHOWN = 5
 REASONS_SHOWN = 3

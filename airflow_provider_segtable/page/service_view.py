@@ -24,7 +24,7 @@ from airflow_provider_segtable.page.lake import Lake, Seen
 from airflow_provider_segtable.planning.properties import PublishSettings
 from airflow_provider_segtable.table.kept_versions import unread_since
 from airflow_provider_segtable.table.log.event_log import EventLog
-from airflow_provider_segtable.table.publishing.publisher import PublishedStatus, status_of_formats
+from airflow_provider_segtable.table.publishing.status import PublishedStatus, status_of_formats
 
 PLACES = 100
 

@@ -28,7 +28,7 @@ from airflow_provider_segtable.planning.fleet.table_look import look_of, with_mi
 from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.planning.selection import Planned, Skipped
 from airflow_provider_segtable.planning.table_plan import plan_all
-from airflow_provider_segtable.table.definition import check_properties
+from airflow_provider_segtable.table.property_checks import check_properties
 from airflow_provider_segtable.table.publishing.refusing import blocking_schemas
 
 FRESH_S = 60.0

@@ -45,7 +45,7 @@ from airflow_provider_segtable.planning.properties import (
 )
 from airflow_provider_segtable.services.fleet_run import publish_lag
 from airflow_provider_segtable.table.kept_versions import unread_since
-from airflow_provider_segtable.table.publishing.publisher import status_of_formats
+from airflow_provider_segtable.table.publishing.status import status_of_formats
 
 EXAMINED_S = 60.0
 EXAMINED_WITHIN_S = 0.25

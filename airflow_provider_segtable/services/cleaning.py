@@ -87,6 +87,9 @@ from airflow_provider_segtable.core.log.families.cleaning_events import (
 from airflow_provider_segtable.core.log.families.consumer_events import needed_from
 from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
 from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.log_paths import (
+    TIMELINE,
+)
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import is_adopted
@@ -114,10 +117,7 @@ from airflow_provider_segtable.table.index_lifecycle import (
 )
 from airflow_provider_segtable.table.indexes.index_entries import gone_entries, tombstones
 from airflow_provider_segtable.table.kept_versions import unread_since
-from airflow_provider_segtable.table.log.event_log import (
-    TIMELINE,
-    EventLog,
-)
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.log.sidecar_files import unlisted_sidecars
 from airflow_provider_segtable.table.publishing.targets import published_paths, sweep_targets
 from airflow_provider_segtable.table.read_recorder import expired_reads

@@ -87,10 +87,7 @@ from airflow_provider_segtable.services.planner import (
 from airflow_provider_segtable.services.read_statistics import summary_for_planning
 from airflow_provider_segtable.services.table_gauges import table_gauges
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.publishing.publisher import (
-    PublishedStatus,
-    status_of_formats,
-)
+from airflow_provider_segtable.table.publishing.status import PublishedStatus, status_of_formats
 
 AT_ONCE = 8
 LAGS = ("index", "publication", "log_store")

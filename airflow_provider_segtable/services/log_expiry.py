@@ -13,18 +13,18 @@ import contextlib
 from collections.abc import Collection, Iterator, Sequence
 
 from airflow_provider_segtable.core.errors import AlreadyExists
-from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.time import Instant
-from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.event_log import (
+from airflow_provider_segtable.core.log.log_paths import (
     CHECKPOINTS,
     EXPIRED,
     TAGS,
     TIMELINE,
-    EventLog,
     expired_path,
     number,
 )
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.time import Instant
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.log.sidecar_files import readable, unlisted_sidecars
 from airflow_provider_segtable.table.log.sidecars import SIDECARS
 

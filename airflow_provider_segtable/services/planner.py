@@ -47,10 +47,9 @@ from airflow_provider_segtable.planning.table_plan import (
 )
 from airflow_provider_segtable.table.committer import Change, Committed, commit
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.definition import check_cut, checked_order
-from airflow_provider_segtable.table.index_lifecycle import forward_all, inner_tables, request_index
 from airflow_provider_segtable.table.log.sidecar_notes import read_notes, write_notes
 from airflow_provider_segtable.table.log.sidecars import has_sidecars
+from airflow_provider_segtable.table.property_checks import check_cut, checked_order
 from airflow_provider_segtable.table.publishing.refusing import blocking_schemas
 
 SERVICE = "plan"
@@ -282,10 +281,14 @@ def carry_out(ports: TableContext, look: Look, chosen: Sequence[Plan]) -> Planne
 
 def _with_indexes(ports: TableContext, state: State, wanted: Sequence[WantedIndex]) -> State:
     """Request indexes; another planner may be first."""
+    if not wanted:
+        return state
+    from airflow_provider_segtable.table.index_lifecycle import request_index
+
     for each in wanted:
         with suppress(CommitConflict, InvalidInput):
             request_index(ports, each.name, each.kind)
-    return ports.log.refresh(state) if wanted else state
+    return ports.log.refresh(state)
 
 
 def _locks(ports: TableContext, state: State, *, blind: bool) -> tuple[Lock, ...] | None:
@@ -405,6 +408,10 @@ def plan_inner_tables(
     Raises:
         SegtableError: the table's own log cannot be read.
     """
+    if not ports.log.load().indexes:
+        return
+    from airflow_provider_segtable.table.index_lifecycle import forward_all, inner_tables
+
     if not dry_run:
         forward_all(ports, ports.log.load())
     given = {f"compaction.{name}": value for name, value in (overrides or {}).items()}

@@ -50,7 +50,7 @@ from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.planning.selection import Skipped
 from airflow_provider_segtable.table.committer import Change, Committed, Unknown, commit
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.definition import check_cut, checked_order
+from airflow_provider_segtable.table.property_checks import check_cut, checked_order
 
 REASONS_SHOWN = 3
 ASKED = "asked for by"

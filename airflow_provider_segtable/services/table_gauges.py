@@ -9,7 +9,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.planning.gauges import Gauge, gauges
 from airflow_provider_segtable.planning.properties import Policy
-from airflow_provider_segtable.table.publishing.publisher import PublishedStatus
+from airflow_provider_segtable.table.publishing.status import PublishedStatus
 
 
 def table_gauges(

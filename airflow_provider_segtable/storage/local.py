@@ -62,6 +62,7 @@ class LocalStorage:
         """
         self._root = Path(root).absolute()
         self._prefix = f"{self._root}/"  # joining paths costs more than looking at a file
+        self._uri = f"file://{self._root}"
         self._sync = sync
         self._folders = Folders(self._root, sync)
         self._turns = Turns()
@@ -69,7 +70,7 @@ class LocalStorage:
     @property
     def uri(self) -> str:
         """Return the directory as a ``file://`` URI."""
-        return f"file://{self._root}"
+        return self._uri
 
     @property
     def remote(self) -> bool:
@@ -179,7 +180,7 @@ class LocalStorage:
             self._folders.prune(below, lambda name: bool(_REMAINS.fullmatch(name)))
 
     def _full(self, path: str) -> str:
-        return f"{self.uri}/{path}"
+        return f"{self._uri}/{path}"
 
     @contextmanager
     def _folder_of(self, path: str) -> Iterator[tuple[int, str]]:

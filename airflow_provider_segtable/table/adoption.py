@@ -76,12 +76,12 @@ from airflow_provider_segtable.table.committer import Change, Committed, Unknown
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import (
     begin_log,
-    check_properties,
     checked_schema,
     given_schema,
     known_granularity,
 )
 from airflow_provider_segtable.table.load import FileColumns, append_rows
+from airflow_provider_segtable.table.property_checks import check_properties
 
 SUFFIXES = (".parquet", ".parq", ".pq")
 FILES_AN_EVENT = 4096

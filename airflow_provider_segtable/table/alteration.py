@@ -33,7 +33,8 @@ from airflow_provider_segtable.data.parquet.table_file import default_of, stored
 from airflow_provider_segtable.planning.properties import Policy
 from airflow_provider_segtable.table.committer import Change, Committed, Unknown, commit, way_out
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.definition import check_properties, check_writable
+from airflow_provider_segtable.table.definition import check_writable
+from airflow_provider_segtable.table.property_checks import check_properties
 
 ATTEMPTS = 20
 """Most checks of one alteration, if others land first each time."""

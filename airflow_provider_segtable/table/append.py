@@ -10,8 +10,8 @@
    changed and a segment now spans two chunks, the files are deleted and the rows are split again,
    a bounded number of times.
 4. A major compaction to a finer granularity blocks appends; a more urgent append revokes its lock.
-   On a remote storage the log is not read again under a lease that was granted at once: if there
-   are newer events, the commit's put is refused.
+   The log is not read again under a lease that was granted at once: the commit reads newer events,
+   or its put is refused.
 5. Appends with the same ``commit_id`` take effect once.
 """
 
@@ -185,7 +185,7 @@ def append(
         lease = ports.coordinator.acquire_for_append(request, wait_s=wait_s)
         with ports.leased(lease, request.table):
             prompt = ports.clock.monotonic() - asked_s <= PROMPT_S
-            fresh = state if prompt and ports.storage.remote else ports.log.refresh(state)
+            fresh = state if prompt else ports.log.refresh(state)
             recut, state = fresh.layout != state.layout, fresh
             if recut:  # while we waited
                 outcome = Conflict(reason="time was repartitioned")

@@ -18,8 +18,9 @@
    other from committing nor starve each other. Both are hints.
 7. In a stream of events only every eighth is announced at once. Another one is announced a little
    later, and only if no event has followed it: announcements cost more than the commits.
-   On a remote storage the first attempt reads nothing: it puts the event after the state that the
-   author knows. That put is refused if there are newer events, for a log has no gaps.
+   The first attempt lists no markers before its put, since they are listed after it (rule 5). On a
+   remote storage it reads nothing at all: it puts the event after the state that the author knows.
+   That put is refused if there are newer events, for a log has no gaps. Only success is believed.
 8. Every event has the corrections that keep keys unique (``table.indexes.routing``), then entries
    about all its files, including corrections, for all indexes of the table
    (``table.indexes.feeding``). Both are written outside of the turn.
@@ -61,26 +62,29 @@ from airflow_provider_segtable.core.log.joint_file import (
     join_offered,
     joins,
 )
+from airflow_provider_segtable.core.log.log_paths import TIMELINE, event_path
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.planning.properties import PUBLISH_PREFIX
 from airflow_provider_segtable.ports.files import Ready
-from airflow_provider_segtable.ports.storage import NoTurn, Turn
+from airflow_provider_segtable.ports.storage import Turn
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.feeding import MANY, Feeder, forward, new_files
-from airflow_provider_segtable.table.indexes.routing import Router
-from airflow_provider_segtable.table.log.event_log import TIMELINE, event_path
+from airflow_provider_segtable.table.indexes.router import Router
 from airflow_provider_segtable.table.publishing.after_commit import publish_after_commit
 
 CHECKPOINT_EVERY = 32
 """Smallest number of events between checkpoints."""
-MOST_SPARED = 4
-"""Files of several events are checkpointed less often by their number of events, or this."""
 SEGMENTS_AN_EVENT = 4096
 """Large tables add one event per this number of segments, rounded up to a power of two."""
 MOST_EVENTS = 256
 """Largest number of events between checkpoints: an opening reads so many."""
+MOST_SPARED = MOST_EVENTS // CHECKPOINT_EVERY
+"""Files of several events are checkpointed less often by their number of events, or this.
+
+So an opening reads as many files after a checkpoint as if each event had one.
+"""
 TURN_WAIT_S = 2.0
 """Longest wait for a turn in the queue of committers."""
 HOST_WAIT_S = 0.5
@@ -293,7 +297,7 @@ class _Loop:
         self.unresolved: int | None = None
         self.outcome: Outcome | None = None
         self.error: Exception | None = None
-        self.guesses = ports.storage.remote
+        self.guesses = True
         self.offers = True
         self.raced = False
         self.queued = False
@@ -525,14 +529,29 @@ def attempt_together(loops: Sequence[_Loop]) -> bool:
     with ExitStack() as stack:
         held = lead.ports.storage.turn(TIMELINE, wait_s=HOST_WAIT_S, offer=offer)
         turn = stack.enter_context(held)
+        lost = False
         if turn.claimed:
             stack.close()  # another process has put the changes, or is about to
-        if all(each.guesses for each in together):
-            _put_all(together, lead.log.newer(lead.state), NoTurn(), guess=True)
-        _settle([each for each in together if not each.over], turn, made)
+        elif all(each.guesses for each in together):
+            lost = _guess(together, turn)
+        if not lost:
+            _settle([each for each in together if not each.over], turn, made)
     for each in loops:
         each.guesses = False
     return lead.raced and not lead.over
+
+
+def _guess(loops: Sequence[_Loop], turn: Turn) -> bool:
+    """Put changes after a state that may be outdated; note the outcome of those that landed.
+
+    Returns:
+        Whether that was the whole attempt: a put failed that was made after reading new events.
+    """
+    lead = loops[0]
+    with suppress(SegtableError):  # read and decided anew
+        put = _put_all(loops, lead.log.guessed(lead.state), turn, guess=True)
+        return put is False and not lead.ports.storage.remote
+    return False
 
 
 def _settle(loops: Sequence[_Loop], turn: Turn, made: Sequence[_Loop]) -> None:
@@ -590,7 +609,9 @@ def _read_newest(loops: Sequence[_Loop]) -> State | None:
     return state
 
 
-def _put_all(loops: Sequence[_Loop], state: State, turn: Turn, *, guess: bool = False) -> None:
+def _put_all(
+    loops: Sequence[_Loop], state: State, turn: Turn, *, guess: bool = False
+) -> bool | None:
     """Put the changes that may follow a state, in one file; note the outcome of each.
 
     Args:
@@ -599,9 +620,12 @@ def _put_all(loops: Sequence[_Loop], state: State, turn: Turn, *, guess: bool = 
         turn: the turn of this process; changes that others offer are put, too.
         guess: whether the state may be outdated. Only a put that succeeds says something about the
             log then. All else is read and decided anew.
+
+    Returns:
+        Whether the put succeeded; None if there was nothing to put.
     """
     if state.joined:
-        return  # the next number is within a file: read it whole
+        return None  # the next number is within a file: read it whole
     after, members, events = state, list[_Loop](), list[Event]()
     for each in loops:
         known = each.change.commit_id in after.commits
@@ -613,7 +637,7 @@ def _put_all(loops: Sequence[_Loop], state: State, turn: Turn, *, guess: bool = 
             members.append(each)
             events.append(event)
     if not events:
-        return
+        return None
     others: tuple[Event, ...] = ()
     if is_offered(events[0].action, after):
         offered = turn.claim(state.n + 1, MOST_JOINED - len(events))
@@ -621,9 +645,12 @@ def _put_all(loops: Sequence[_Loop], state: State, turn: Turn, *, guess: bool = 
         room = some[: MOST_JOINED - len(events)]
         others, after = join_offered(after, room, loops[0].ports.checked_now)
     together = in_one_file([*events, *others])
-    if _created(members, together, turn):
-        newest = loops[0].log.remember(after, together[-1])
-        _note(loops[0], members, together, _Put.after(state, together), newest)
+    data = encode_file(together)
+    if not _created(members, together[0].n, data, turn):
+        return False
+    newest = loops[0].log.remember(after, (data, together))
+    _note(loops[0], members, together, _Put.after(state, together), newest)
+    return True
 
 
 def _note(
@@ -633,22 +660,23 @@ def _note(
     for each, event in zip(members, events, strict=False):  # others' events follow
         each.state, each.outcome = newest, Committed(n=event.n, state=newest)
         each.carried = each is not lead
-    lead.state, lead.put = newest, put
+    first = put.first if lead.put is None else lead.put.first  # of one attempt
+    lead.state, lead.put = newest, replace(put, first=first)
 
 
-def _created(members: Sequence[_Loop], events: Sequence[Event], turn: Turn) -> bool:
-    """Put a file of events; return whether it is certainly in the log.
+def _created(members: Sequence[_Loop], n: int, data: bytes, turn: Turn) -> bool:
+    """Put the file of event ``n``; return whether it is certainly in the log.
 
     The claims of a turn end when the outcome of the file's number is certain.
     """
-    n, storage, log = events[0].n, members[0].ports.storage, members[0].log
+    storage, log = members[0].ports.storage, members[0].log
     earlier = [each.unresolved for each in members]
     for each in members:
         each.unresolved = n
     own = members[0].change.ready if len(members) == 1 else None
     ready = {} if own is None else {"ready": own}
     try:
-        storage.create(event_path(n), encode_file(events), **ready)
+        storage.create(event_path(n), data, **ready)
     except (AlreadyExists, OutcomeUnknown) as error:
         if isinstance(error, AlreadyExists):
             turn.end_claims()

@@ -1,13 +1,12 @@
 """Check a table's definition, and create the table by the first event of its log.
 
-1. A definition is checked when it is given: at creation and at alteration. Properties are checked
-   against the rest of the definition, so that no later plan fails because of them.
+1. A definition is checked when it is given: at creation and at alteration. Its properties are
+   checked against the rest of it (``table.property_checks``).
 2. The first event has number 0. Where a table was dropped, it has the number of the marker that
    ends the old log (``table.log.event_log``, rule 8); the marker then becomes one of expiry.
 3. A table with publication in other formats is published at once, without rows.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +16,6 @@ import pyarrow.parquet as pq
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
     CommitUnknown,
-    InvalidInput,
     InvalidName,
     OutcomeUnknown,
     SchemaMismatch,
@@ -26,101 +24,25 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.log.events import Event, encode
 from airflow_provider_segtable.core.log.fold import apply
-from airflow_provider_segtable.core.schema import Order, Schema, check_name, did_you_mean, no_column
+from airflow_provider_segtable.core.log.log_paths import TIMELINE, event_path, expired_path
+from airflow_provider_segtable.core.schema import Schema, check_name, no_column
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.table_kind import TableKind
-from airflow_provider_segtable.core.time import Cut, Granularity
+from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import (
     check_once,
     check_zones,
     from_arrow,
-    parse_type,
     storable,
 )
 from airflow_provider_segtable.data.files.text_values import Needed
 from airflow_provider_segtable.data.parquet.table_file import incoming_columns
 from airflow_provider_segtable.data.rows import is_time
-from airflow_provider_segtable.data.sort_keys import check_sortable
-from airflow_provider_segtable.planning.properties import COMPACTION_PROPERTIES as POLICY
-from airflow_provider_segtable.planning.properties import INDEX_PROPERTIES as INDEX
-from airflow_provider_segtable.planning.properties import LOG_STORE_PROPERTIES as LOG_STORE
-from airflow_provider_segtable.planning.properties import (
-    PUBLISH_PREFIX,
-    LogStoreSettings,
-    Policy,
-    Retention,
-    StatisticsSettings,
-    check_index_policy,
-    names_index,
-)
-from airflow_provider_segtable.planning.properties import PUBLISH_PROPERTIES as PUBLISH
-from airflow_provider_segtable.planning.properties import RETENTION_PROPERTIES as RETENTION
-from airflow_provider_segtable.planning.properties import STATISTICS_PROPERTIES as STATISTICS
+from airflow_provider_segtable.planning.properties import PUBLISH_PREFIX
 from airflow_provider_segtable.storage import probe
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.event_log import TIMELINE, event_path, expired_path
+from airflow_provider_segtable.table.property_checks import check_properties
 from airflow_provider_segtable.table.publishing.after_commit import publish_after_commit
-from airflow_provider_segtable.table.publishing.refusing import check_published
-
-KNOWN = (*POLICY, *RETENTION, *INDEX, *LOG_STORE, *PUBLISH, *STATISTICS)
-"""The keys of all properties, beside ``index.NAME`` for an index of the policy."""
-
-
-def check_properties(table: TableDefinition, given: Iterable[str]) -> None:
-    """Refuse properties that are unknown, malformed, or do not fit the table.
-
-    Args:
-        table: the definition with the properties.
-        given: the keys that are new. Older ones may be unknown: another segtable may know them.
-
-    Raises:
-        InvalidInput: with the property, its value and the allowed values.
-        SchemaMismatch: the clustering names a column that the table does not have.
-        PublishingRefused: it cannot be published in a format that is switched on.
-    """
-    for key in given:
-        if key not in KNOWN and not names_index(key):
-            raise InvalidInput(
-                f"{key!r} is not a property: {did_you_mean(key, KNOWN)}known are {', '.join(KNOWN)}"
-            )
-    policy = Policy.read(table.properties)
-    Retention.read(table.properties)
-    LogStoreSettings.read(table.properties)
-    StatisticsSettings.read(table.properties)
-    check_index_policy(table)
-    check_published(table)
-    checked_order(policy.clustering, table)
-    check_cut(policy.cut, table)
-
-
-def check_cut(cut: Cut, table: TableDefinition) -> None:
-    """Refuse a granularity or a number of buckets that the table's kind does not allow.
-
-    Raises:
-        InvalidInput: the granularity is too fine; the message names the finest. Or the number of
-            buckets is out of range, or the table has none.
-    """
-    if cut.granularity:
-        table.kind.check_granularity(cut.granularity, table.name)
-    if cut.buckets:
-        table.kind.check_buckets(cut.buckets, table.name)
-
-
-def checked_order(clustering: str, table: TableDefinition) -> str:
-    """Return a clustering in its canonical form.
-
-    Raises:
-        InvalidInput: it is not a clustering, or names columns that are not sortable.
-        SchemaMismatch: it names a column that the table does not have.
-    """
-    order = Order.parse(clustering)
-    for name in order.columns:
-        column = table.schema.find(name)
-        if column is None:
-            raise no_column(name, table.schema.names, f"for the clustering {clustering!r}")
-        check_sortable(name, parse_type(column.type))
-    table.kind.check_order(order, table.time_column, table.name)
-    return str(order)
 
 
 def known_granularity(value: str | Granularity) -> Granularity:

@@ -48,6 +48,7 @@ from airflow_provider_segtable.core.indexes.index_state import INDEXES, folder
 from airflow_provider_segtable.core.locks import Lock, LockRequest
 from airflow_provider_segtable.core.log.events import Event, encode
 from airflow_provider_segtable.core.log.families.table_events import TableDropped
+from airflow_provider_segtable.core.log.log_paths import EXPIRED, TIMELINE, expired_path
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import DATA, DELETES, is_adopted
 from airflow_provider_segtable.core.time import ALL_TIME
@@ -59,7 +60,6 @@ from airflow_provider_segtable.table.adopted_files import (
 )
 from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.event_log import EXPIRED, TIMELINE, expired_path
 from airflow_provider_segtable.table.publishing.targets import target_files, target_folders
 
 

@@ -39,17 +39,19 @@ from airflow_provider_segtable.core.log.families.consumer_events import (
     needed_from,
 )
 from airflow_provider_segtable.core.log.families.tag_events import Tagged, Untagged
+from airflow_provider_segtable.core.log.log_paths import tag_path
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import is_name
 from airflow_provider_segtable.core.time import Instant, moment
 from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.checkpoint import write_checkpoint
-from airflow_provider_segtable.table.log.event_log import EventLog, tag_path
+from airflow_provider_segtable.table.log.event_log import EventLog
 
 
 def put_tag(ports: TableContext, name: str, version: int | None = None) -> int:
     """Tag a version, the newest by default; see ``Table.tag``."""
+    from airflow_provider_segtable.table.log.checkpoint import write_checkpoint
+
     newest = ports.log.load()
     state = taggable(ports.log, newest, name, version)
     ports.storage.replace(tag_path(name, state.n), write_checkpoint(state))

@@ -23,7 +23,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import SegtableError
@@ -40,10 +40,12 @@ from airflow_provider_segtable.core.reads.selection import Layer, Segments, Sele
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Instant, moment
-from airflow_provider_segtable.data.conditions import Condition
 from airflow_provider_segtable.planning.properties import share_of_reads
 from airflow_provider_segtable.ports.clock import Clock, Randomness
 from airflow_provider_segtable.ports.storage import Storage
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.data.conditions import Condition
 
 FOLDER = "_segtable/reads"
 HELD_S = 600.0
@@ -59,7 +61,7 @@ Item = TypeVar("Item", bound=Segments)
 # A read under way
 def read_shape(
     time_column: str,
-    conditions: Iterable[Condition],
+    conditions: Iterable["Condition"],
     columns: Iterable[str],
     *,
     measured: bool,

@@ -25,7 +25,6 @@ from airflow_provider_segtable.core.log_store.manifest import BucketManifest
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, read_request
 from airflow_provider_segtable.core.tables.evolution import ColumnsDiffer, difference
 from airflow_provider_segtable.core.time import Interval, Time
-from airflow_provider_segtable.table.alteration import ColumnsAsOf, alter, check_fits
 from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.kept_versions import (
@@ -34,7 +33,6 @@ from airflow_provider_segtable.table.kept_versions import (
     put_tag,
     remove_tag,
 )
-from airflow_provider_segtable.table.windows import version_read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +83,8 @@ def restore(
     columns: bool = False,
 ) -> RestoreResult:
     """Restore the version that a request names; see ``Table.restore``."""
+    from airflow_provider_segtable.table.alteration import ColumnsAsOf, alter, check_fits
+
     if asked.version is None and asked.as_of is None and asked.tag is None:
         raise InvalidInput("nothing to restore was named: give a version, a time or a tag")
     state = ports.log.load()
@@ -104,6 +104,8 @@ def restore(
 
 def _named(ports: TableContext, asked: ReadRequest, state: State, commit_id: str) -> State:
     """Return the version that a request names; in a repeated request, the one that it restored."""
+    from airflow_provider_segtable.table.windows import version_read
+
     n = state.commits.get(commit_id)
     event = None if n is None else ports.log.event(n)
     if event is not None and isinstance(event.action, VersionRestored):

@@ -1,10 +1,11 @@
-"""``Table``: create, open, append, change and read; ``library.Table`` adds compaction and more."""
+"""``Table``: create, open, append, change and read; ``library.Table`` adds compaction and more.
+
+A method imports what it needs: a process that only looks at a table's log needs no Arrow.
+"""
 
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Self
 
 from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
@@ -16,27 +17,21 @@ from airflow_provider_segtable.core.tables.keyed_kind import DEFAULT_BUCKETS, ki
 from airflow_provider_segtable.core.tables.merge_rules import MergeEngine
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time import Granularity, Time, TimeRange
-from airflow_provider_segtable.data.rows import Rows
-from airflow_provider_segtable.table.alteration import Alteration, alter
-from airflow_provider_segtable.table.append import AppendResult
 from airflow_provider_segtable.table.context import TableContext, open_context
-from airflow_provider_segtable.table.definition import (
-    begin_log,
-    checked_schema,
-    known_granularity,
-    of_kind,
-)
-from airflow_provider_segtable.table.dropping import DropResult, drop
-from airflow_provider_segtable.table.load import append_rows
-from airflow_provider_segtable.table.lookup import Missing, get_rows
 from airflow_provider_segtable.table.restoration import TableVersions
-from airflow_provider_segtable.table.scan import Scan
-from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.table_changes import TableChanges
 from airflow_provider_segtable.table.table_indexes import TableIndexes
 from airflow_provider_segtable.table.table_publishing import TablePublishing
-from airflow_provider_segtable.table.upsert import upsert_rows
-from airflow_provider_segtable.table.windows import start_read, version_read
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_segtable.data.rows import Rows
+    from airflow_provider_segtable.table.append import AppendResult
+    from airflow_provider_segtable.table.dropping import DropResult
+    from airflow_provider_segtable.table.lookup import Missing
+    from airflow_provider_segtable.table.scan import Scan
+    from airflow_provider_segtable.table.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +49,7 @@ class Table(TableChanges, TableIndexes, TablePublishing, TableVersions):
         cls,
         uri: str,
         *,
-        schema: pa.Schema,
+        schema: "pa.Schema",
         time_column: str,
         granularity: str | Granularity = Granularity.DAY,
         name: str | None = None,
@@ -99,6 +94,12 @@ class Table(TableChanges, TableIndexes, TablePublishing, TableVersions):
             InvalidInput: the kind of table does not fit the time chunks.
             UnsafeStorage: the store does not honour put-if-absent.
         """
+        from airflow_provider_segtable.table.definition import (
+            checked_schema,
+            known_granularity,
+            of_kind,
+        )
+
         keeps = kind_of(
             kind,
             primary_key,
@@ -148,7 +149,7 @@ class Table(TableChanges, TableIndexes, TablePublishing, TableVersions):
         zookeeper: str | None = None,
         storage_options: Mapping[str, str] | None = None,
         zookeeper_options: Mapping[str, str] | None = None,
-    ) -> DropResult:
+    ) -> "DropResult":
         """Delete the table at ``uri``: its rows, all its versions, its records in ZooKeeper.
 
         One event ends the table at once for all users; then its files are deleted. If that
@@ -171,6 +172,8 @@ class Table(TableChanges, TableIndexes, TablePublishing, TableVersions):
             CommitUnknown, StorageError: drop it again.
         """
         ports = cls.connect(uri, zookeeper, storage_options, zookeeper_options)
+        from airflow_provider_segtable.table.dropping import drop
+
         try:
             return drop(ports, force=force, dry_run=dry_run)
         finally:
@@ -199,7 +202,7 @@ class Table(TableChanges, TableIndexes, TablePublishing, TableVersions):
         as_of: Time | None = None,
         tag: str | None = None,
         checked: bool = True,
-    ) -> Snapshot:
+    ) -> "Snapshot":
         """Return the newest snapshot, or the one at an event number, a time (inclusive) or a tag.
 
         If ``checked`` is False, damaged data files may be read as data; it is a little faster.
@@ -208,6 +211,9 @@ class Table(TableChanges, TableIndexes, TablePublishing, TableVersions):
             VersionExpired: the version is no longer kept.
             InvalidInput: the tag does not exist, or more than one version is named.
         """
+        from airflow_provider_segtable.table.snapshot import Snapshot
+        from airflow_provider_segtable.table.windows import version_read
+
         request = read_request(version=version, as_of=as_of, tag=tag, checked=checked)
         return Snapshot(
             ports=self.ports, state=version_read(self.ports.log, request), checked=checked
@@ -231,7 +237,7 @@ class Table(TableChanges, TableIndexes, TablePublishing, TableVersions):
         checked: bool = True,
         include_log: bool = False,
         limit: int | None = None,
-    ) -> Scan:
+    ) -> "Scan":
         """Return a scan, read by ``to_arrow``, ``to_pandas``, ``to_polars``, ``to_reader``...
 
         DuckDB and Polars read it as it is, by the Arrow PyCapsule interface.
@@ -289,7 +295,7 @@ class Table(TableChanges, TableIndexes, TablePublishing, TableVersions):
             )
         )
 
-    def read(self, request: ReadRequest) -> Scan:
+    def read(self, request: ReadRequest) -> "Scan":
         """Return the scan that a read request describes.
 
         Raises:
@@ -300,6 +306,9 @@ class Table(TableChanges, TableIndexes, TablePublishing, TableVersions):
                 f"log stores of {self.ports.uri} are not reached from here: open the table by "
                 "airflow_provider_segtable.Table"
             )
+        from airflow_provider_segtable.table.scan import Scan
+        from airflow_provider_segtable.table.windows import start_read, version_read
+
         log = self.ports.log
         end = version_read(log, request)
         start = start_read(log, request, end)
@@ -314,9 +323,9 @@ class Table(TableChanges, TableIndexes, TablePublishing, TableVersions):
         version: int | None = None,
         as_of: Time | None = None,
         tag: str | None = None,
-        missing: Missing = "absent",
+        missing: "Missing" = "absent",
         checked: bool = True,
-    ) -> pa.Table:
+    ) -> "pa.Table":
         """Return the rows of primary keys, in the order of the keys.
 
         A key that is given twice counts once. A key with rows in several time chunks has them all,
@@ -340,6 +349,10 @@ class Table(TableChanges, TableIndexes, TablePublishing, TableVersions):
             SchemaMismatch: there is no such column.
             VersionExpired: the version is no longer kept.
         """
+        from airflow_provider_segtable.table.lookup import get_rows
+        from airflow_provider_segtable.table.scan import Scan
+        from airflow_provider_segtable.table.windows import version_read
+
         request = read_request(
             columns=columns,
             interval=interval,
@@ -378,10 +391,12 @@ class Table(TableChanges, TableIndexes, TablePublishing, TableVersions):
             InvalidInput, InvalidName, SchemaMismatch: see ``table.alteration.Alteration.action``.
             CommitConflict, CommitUnknown: see ``table.alteration.alter``.
         """
+        from airflow_provider_segtable.table.alteration import Alteration, alter
+
         wanted = Alteration(set=dict(set or {}), unset=tuple(unset), columns=tuple(columns))
         return alter(self.ports, wanted, commit_id=commit_id or self.ports.randomness.token())
 
-    def append(self, rows: Rows, *, commit_id: str | None = None) -> AppendResult:
+    def append(self, rows: "Rows", *, commit_id: str | None = None) -> "AppendResult":
         """Append rows: one segment per time chunk, in one event.
 
         Without rows there is no event: the result has 0 rows, and ``n`` is the newest version.
@@ -397,11 +412,13 @@ class Table(TableChanges, TableIndexes, TablePublishing, TableVersions):
             SchemaMismatch, TimeOutOfRange: the rows do not fit; nothing is written.
             LockLost, CommitConflict, CommitUnknown: see ``table.append``.
         """
+        from airflow_provider_segtable.table.load import append_rows
+
         return append_rows(self.ports, rows, commit_id=commit_id)
 
     def upsert(
-        self, rows: Rows, *, deleted: str | None = None, commit_id: str | None = None
-    ) -> AppendResult:
+        self, rows: "Rows", *, deleted: str | None = None, commit_id: str | None = None
+    ) -> "AppendResult":
         """Insert rows, or replace those of equal keys, in a table with a primary key.
 
         Many writers may upsert at once: nothing is locked, and no write conflicts with another. Of
@@ -418,6 +435,8 @@ class Table(TableChanges, TableIndexes, TablePublishing, TableVersions):
             SchemaMismatch, TimeOutOfRange: the rows do not fit; nothing is written.
             CommitUnknown: the last reply was lost; run again with the same commit id.
         """
+        from airflow_provider_segtable.table.upsert import upsert_rows
+
         return upsert_rows(self.ports, rows, deleted=deleted, commit_id=commit_id)
 
 
@@ -428,5 +447,7 @@ def create_table(ports: TableContext, definition: TableDefinition) -> Table:
         InvalidInput, SchemaMismatch: the properties are invalid; no table was created.
         ClockSkew: this host's clock is off; no table was created.
     """
+    from airflow_provider_segtable.table.definition import begin_log
+
     begin_log(ports, definition)
     return Table(ports)

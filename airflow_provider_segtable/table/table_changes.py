@@ -4,9 +4,10 @@ Each method makes one request and carries it out in this process.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_segtable.core.requests.change_request import (
+    WAIT_S,
     ChangeRequest,
     Delete,
     Matched,
@@ -18,16 +19,11 @@ from airflow_provider_segtable.core.requests.change_request import (
 )
 from airflow_provider_segtable.core.requests.overwrite import Extent, Overwrite, extent_of
 from airflow_provider_segtable.core.time import TimeRange
-from airflow_provider_segtable.data.rows import Rows
-from airflow_provider_segtable.table.changes.arrow_engine import (
-    ArrowEngine,
-    arrow_rows,
-    new_arrow_rows,
-    with_files,
-)
-from airflow_provider_segtable.table.changes.row_change import ChangeResult, landed_before
-from airflow_provider_segtable.table.changes.run_change import WAIT_S, run_change, run_overwrite
 from airflow_provider_segtable.table.context import TableContext
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.data.rows import Rows
+    from airflow_provider_segtable.table.changes.row_change import ChangeResult
 
 
 class TableChanges:
@@ -40,11 +36,11 @@ class TableChanges:
         self,
         where: Where | None = None,
         *,
-        rows: Rows | None = None,
-        addresses: Rows | None = None,
+        rows: "Rows | None" = None,
+        addresses: "Rows | None" = None,
         commit_id: str | None = None,
         dry_run: bool = False,
-    ) -> ChangeResult:
+    ) -> "ChangeResult":
         """Delete rows in one atomic event, without locks or waiting.
 
         Args:
@@ -64,6 +60,8 @@ class TableChanges:
             ChangeConflict: other writers repeatedly updated the same rows first.
             CommitUnknown: run again with the same commit id.
         """
+        from airflow_provider_segtable.table.changes.arrow_engine import arrow_rows
+
         wanted = Delete(
             where=where,
             rows=None if rows is None else arrow_rows(rows),
@@ -80,7 +78,7 @@ class TableChanges:
         *,
         commit_id: str | None = None,
         dry_run: bool = False,
-    ) -> ChangeResult:
+    ) -> "ChangeResult":
         """Update rows: delete them and append their new values, in one atomic event.
 
         Args:
@@ -101,7 +99,7 @@ class TableChanges:
 
     def merge(
         self,
-        source: Rows,
+        source: "Rows",
         *,
         on: Sequence[str],
         matched: str = "update",
@@ -109,7 +107,7 @@ class TableChanges:
         set: Mapping[str, Any] | None = None,  # noqa: A002 - SQL's word
         commit_id: str | None = None,
         dry_run: bool = False,
-    ) -> ChangeResult:
+    ) -> "ChangeResult":
         """Merge source rows into the table by key columns, in one atomic event.
 
         In a table with a primary key it writes records of the keys, without a lock: their order
@@ -134,6 +132,8 @@ class TableChanges:
                 joins by other columns than the primary key.
             ChangeConflict, LockLost, CommitUnknown: as ``update``.
         """
+        from airflow_provider_segtable.table.changes.arrow_engine import arrow_rows
+
         wanted = Merge(
             source=arrow_rows(source),
             on=(on,) if isinstance(on, str) else tuple(on),
@@ -147,13 +147,13 @@ class TableChanges:
 
     def overwrite(
         self,
-        rows: Rows,
+        rows: "Rows",
         *,
         interval: Extent | TimeRange | None = None,
         where: Where | None = None,
         commit_id: str | None = None,
         dry_run: bool = False,
-    ) -> ChangeResult:
+    ) -> "ChangeResult":
         """Replace rows by others, in one atomic event; without rows, delete.
 
         Rows that others append while it runs stay. Of two overwrites of the same time, the later
@@ -174,6 +174,10 @@ class TableChanges:
             ChangeConflict: other writers repeatedly changed the same rows first.
             LockLost, CommitUnknown: as ``append``.
         """
+        from airflow_provider_segtable.table.changes.arrow_engine import ArrowEngine, new_arrow_rows
+        from airflow_provider_segtable.table.changes.row_change import landed_before
+        from airflow_provider_segtable.table.changes.run_change import run_overwrite
+
         wanted = Overwrite(
             extent=extent_of(interval), where=where, commit_id=commit_id, dry_run=dry_run
         )
@@ -184,11 +188,14 @@ class TableChanges:
         new = new_arrow_rows(state, rows)
         return run_overwrite(self.ports, wanted, new, ArrowEngine())
 
-    def change(self, request: ChangeRequest, *, wait_s: float = WAIT_S) -> ChangeResult:
+    def change(self, request: ChangeRequest, *, wait_s: float = WAIT_S) -> "ChangeResult":
         """Carry out a change request, in this process; the common form of the first three.
 
         Args:
             request: the change; the files that it names (``FileRows``) are read here.
             wait_s: how long to wait for the coordinator, in seconds.
         """
+        from airflow_provider_segtable.table.changes.arrow_engine import ArrowEngine, with_files
+        from airflow_provider_segtable.table.changes.run_change import run_change
+
         return run_change(self.ports, with_files(self.ports, request), ArrowEngine(), wait_s=wait_s)

@@ -8,17 +8,16 @@ Source of the idea: Hudi's metadata table and RFC-45, where an index is built wh
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_segtable.core.indexes.index_kind import ColumnStats
 from airflow_provider_segtable.core.indexes.index_state import IndexState, chosen_kind
-from airflow_provider_segtable.data.indexes.entries import ColumnSummary
-from airflow_provider_segtable.table import index_lifecycle
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.index_lifecycle import column_summaries, visible_entries
-from airflow_provider_segtable.table.indexes.index_entries import entries_in
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_segtable.data.indexes.entries import ColumnSummary
 
 
 class TableIndexes:
@@ -57,6 +56,8 @@ class TableIndexes:
             CommitConflict: another process has just added an index of this name.
             CommitUnknown: run again with the same commit id.
         """
+        from airflow_provider_segtable.table import index_lifecycle
+
         some = [columns] if isinstance(columns, str) else columns
         chosen = chosen_kind(kind, self.ports.log.load().table, columns=some, settings=settings)
         return index_lifecycle.request_index(self.ports, name, chosen, commit_id=commit_id).n
@@ -71,6 +72,8 @@ class TableIndexes:
         Raises:
             InvalidInput: there is none of that name; the message names the existing ones.
         """
+        from airflow_provider_segtable.table import index_lifecycle
+
         return index_lifecycle.index_named(self.ports.log.load(), name, self.ports.uri)
 
     def rebuild_index(self, name: str) -> int:
@@ -84,6 +87,8 @@ class TableIndexes:
             CommitConflict: another process replaced or dropped it meanwhile.
             CommitUnknown: look at ``indexes``, and run it again.
         """
+        from airflow_provider_segtable.table import index_lifecycle
+
         return index_lifecycle.rebuild_index(self.ports, name).n
 
     def drop_index(self, name: str) -> int:
@@ -96,11 +101,13 @@ class TableIndexes:
             CommitConflict: another process dropped it meanwhile.
             CommitUnknown: look at ``indexes``, and run it again.
         """
+        from airflow_provider_segtable.table import index_lifecycle
+
         return index_lifecycle.drop_index(self.ports, name).n
 
     def index_entries(
         self, name: str, *, version: int | None = None, replaced: bool = False
-    ) -> pa.Table:
+    ) -> "pa.Table":
         """Return the entries of an index: a row for each file, row group of a file, or record.
 
         Kinds about files have entries about the visible files of a version. Files that the index
@@ -125,14 +132,17 @@ class TableIndexes:
             VersionExpired: the version is not kept any more.
             SegtableError: the entries cannot be read: rebuild the index.
         """
+        from airflow_provider_segtable.table import index_lifecycle
+        from airflow_provider_segtable.table.indexes.index_entries import entries_in
+
         state = self.ports.log.load()
         if version is not None:
             state = self.ports.log.version(version, state)
         index = index_lifecycle.index_named(state, name, self.ports.uri)
         found = entries_in(self.ports, index)
-        return found if replaced else visible_entries(index, state, found)
+        return found if replaced else index_lifecycle.visible_entries(index, state, found)
 
-    def index_summary(self, name: str) -> tuple[ColumnSummary, ...]:
+    def index_summary(self, name: str) -> "tuple[ColumnSummary, ...]":
         """Return the values of each column of a ``column_stats`` index, over all visible files.
 
         No data file is opened. Files that the index does not know, and the fact that some rows are
@@ -142,6 +152,8 @@ class TableIndexes:
             InvalidInput: there is no index of this name, or it keeps no values.
             SegtableError: the entries cannot be read: rebuild the index.
         """
+        from airflow_provider_segtable.table import index_lifecycle
+
         state = self.ports.log.load()
         index = index_lifecycle.index_named(state, name, self.ports.uri)
-        return column_summaries(self.ports, index, state)
+        return index_lifecycle.column_summaries(self.ports, index, state)

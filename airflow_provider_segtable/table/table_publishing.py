@@ -8,20 +8,17 @@ that of another.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.formats.format import Format
 from airflow_provider_segtable.planning.properties import OFF, PublishSettings, property_of
-from airflow_provider_segtable.table.alteration import Alteration, alter
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.publishing.publisher import (
-    PublishedStatus,
-    PublishOutcome,
-    publish,
-    published_status,
-)
-from airflow_provider_segtable.table.publishing.revising import Report, silent
-from airflow_provider_segtable.table.publishing.targets import remove_published
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.table.publishing.publisher import PublishOutcome
+    from airflow_provider_segtable.table.publishing.revising import Report
+    from airflow_provider_segtable.table.publishing.status import PublishedStatus
 
 
 class TablePublishing:
@@ -35,8 +32,8 @@ class TablePublishing:
         *,
         formats: Sequence[str] | str | None = None,
         full: bool = False,
-        report: Report = silent,
-    ) -> tuple[PublishOutcome, ...]:
+        report: "Report | None" = None,
+    ) -> "tuple[PublishOutcome, ...]":
         """Publish the newest version in other table formats; return an outcome for each.
 
         Readers of these formats see the data files where they lie, without the deleted rows. An
@@ -56,6 +53,9 @@ class TablePublishing:
                 known to be segtable's: publish it with ``full``.
             StorageError: the storage failed; publish again.
         """
+        from airflow_provider_segtable.table.publishing.publisher import publish
+        from airflow_provider_segtable.table.publishing.revising import silent
+
         state = self.ports.log.load()
         switched = PublishSettings.read(state.table.properties).formats
         given = [formats] if isinstance(formats, str) else formats
@@ -66,13 +66,16 @@ class TablePublishing:
                 f"{', '.join(self.ports.formats)}, or set {property_of('delta')} = on"
             )
         forms = [self._format(name) for name in names]
-        return tuple(publish(self.ports, form, state, full=full, report=report) for form in forms)
+        seen = report or silent
+        return tuple(publish(self.ports, form, state, full=full, report=seen) for form in forms)
 
-    def published(self) -> Mapping[str, PublishedStatus]:
+    def published(self) -> "Mapping[str, PublishedStatus]":
         """Return the published version by format: its event, its lag, and its address.
 
         Formats that are switched on are included even if nothing is published in them yet.
         """
+        from airflow_provider_segtable.table.publishing.status import published_status
+
         return published_status(self.ports)
 
     def unpublish(self, name: str, *, dry_run: bool = False) -> tuple[str, ...]:
@@ -90,6 +93,9 @@ class TablePublishing:
             CommitConflict, CommitUnknown: as for ``alter``; nothing was deleted.
             StorageError: unpublish it again.
         """
+        from airflow_provider_segtable.table.alteration import Alteration, alter
+        from airflow_provider_segtable.table.publishing.targets import remove_published
+
         form = self._format(name)
         properties = self.ports.log.load().table.properties
         if not dry_run and name in PublishSettings.read(properties).formats:

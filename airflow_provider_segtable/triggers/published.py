@@ -21,7 +21,7 @@ from airflow_provider_segtable.triggers.watch import (
 if TYPE_CHECKING:
     from airflow_provider_segtable.core.log.state import State
     from airflow_provider_segtable.table.context import TableContext
-    from airflow_provider_segtable.table.publishing.publisher import PublishedStatus
+    from airflow_provider_segtable.table.publishing.status import PublishedStatus
 
 POLL_S = 5.0
 """Seconds between looks at published versions."""
@@ -43,14 +43,14 @@ class PublishedThrough(Question):
 
     def answer(self, ports: "TableContext", state: "State") -> Answer:
         """Answer from the published versions."""
-        from airflow_provider_segtable.table.publishing.publisher import published_status
+        from airflow_provider_segtable.table.publishing.status import published_status
 
         del state
         return self.verdict(published_status(ports), ports.clock.now())
 
     def verdict(self, known: "Mapping[str, PublishedStatus]", now: Instant) -> Answer:
         """Return whether all formats are within the limits, as an answer."""
-        from airflow_provider_segtable.table.publishing.publisher import PublishedStatus
+        from airflow_provider_segtable.table.publishing.status import PublishedStatus
 
         names = self.formats or [name for name, each in known.items() if each.enabled]
         if not names:

@@ -18,6 +18,7 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow_provider_segtable.assets.table_asset import segtable_asset
 from airflow_provider_segtable.core.errors import InvalidName
 from airflow_provider_segtable.core.log.families.cleaning_events import Cleaned
+from airflow_provider_segtable.core.log.log_paths import event_path
 from airflow_provider_segtable.operators.change import (
     SegtableDeleteOperator,
     SegtableMergeOperator,
@@ -33,7 +34,6 @@ from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.table.log.event_log import event_path
 from airflow_provider_segtable.table.table import Table, create_table
 from tests.support.clock import FakeClock
 from tests.support.in_memory import context_in_memory, defined_by

@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.provider_info import get_provider_info
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.publishing.publisher import PublishedStatus
+from airflow_provider_segtable.table.publishing.status import PublishedStatus
 from airflow_provider_segtable.triggers.detached import Ending
 from airflow_provider_segtable.triggers.index import CaughtUp
 from airflow_provider_segtable.triggers.log_store import LogLagWithin

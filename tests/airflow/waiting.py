@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from airflow_provider_segtable.table.context import SESSION_TIMEOUT_VARIABLE
+from tests.support.airflow_api import pause_s
 
 QUICK = {  # how long Airflow and ZooKeeper take to notice that a task is dead
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC": "2",
@@ -15,14 +16,15 @@ QUICK = {  # how long Airflow and ZooKeeper take to notice that a task is dead
     "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "600",  # no file changes
 }
 PATIENCE_S = 300.0
-LOOK_S = 0.2  # most looks are requests, each of which costs Airflow much processor time
+LOOK_S = 0.2
 Found = TypeVar("Found")
 
 
 def eventually(look: Callable[[], Found | None], what: str, timeout_s: float = PATIENCE_S) -> Found:
     """Return what a look finds in the end."""
-    deadline = time.monotonic() + timeout_s
+    begun = time.monotonic()
     while (found := look()) is None:
-        assert time.monotonic() < deadline, f"{what}: not within {timeout_s:g} s"
-        time.sleep(LOOK_S)
+        waited_s = time.monotonic() - begun
+        assert waited_s < timeout_s, f"{what}: not within {timeout_s:g} s"
+        time.sleep(pause_s(waited_s, LOOK_S))
     return found

@@ -1,6 +1,7 @@
 """Code asks a format in which versions are published, and never which format it is."""
 
 import ast
+from collections.abc import Set as AbstractSet
 from functools import cache
 
 from tests.architecture.tree import PACKAGE, modules, named
@@ -9,9 +10,10 @@ FORMATS = "airflow_provider_segtable.formats."
 REGISTRY = "formats/formats.py"
 
 
-def folders() -> set[str]:
+@cache
+def folders() -> frozenset[str]:
     """Return the formats' folders, each named as its format is."""
-    return {path.parent.name for path in (PACKAGE / "formats").glob("*/__init__.py")}
+    return frozenset(path.parent.name for path in (PACKAGE / "formats").glob("*/__init__.py"))
 
 
 def test_only_the_registry_names_a_formats_code() -> None:
@@ -78,7 +80,7 @@ def imported(node: ast.AST) -> tuple[str, ...]:
             return ()
 
 
-def asks(node: ast.AST, names: set[str]) -> bool:
+def asks(node: ast.AST, names: AbstractSet[str]) -> bool:
     """Return whether a node distinguishes formats."""
     match node:
         case ast.Compare():
@@ -97,7 +99,7 @@ def asks(node: ast.AST, names: set[str]) -> bool:
             return False
 
 
-def literal(node: ast.expr, names: set[str]) -> bool:
+def literal(node: ast.expr, names: AbstractSet[str]) -> bool:
     """Return whether an expression is the name of a format, or a collection that has one."""
     match node:
         case ast.Constant(value=value):

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession, functions
 
 from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranularity, Rollup
+from airflow_provider_segtable.library import table as library
 from airflow_provider_segtable.services.compaction import Ended, compact
 from airflow_provider_segtable.services.index_run import run_index
 from airflow_provider_segtable.services.request import request
@@ -168,6 +169,21 @@ def followed(driver: Driver) -> Sequence[object]:
     return [sorted(row.row for row in found), rows_of(other), feed.count(), known]
 
 
+def log_followed(driver: Driver) -> Sequence[object]:
+    """Follow a log store: what its service has committed, and what it has not."""
+    register(driver.spark)
+    ports = driver.table("logged").ports
+    with library.Table(ports).log_writer(embedded=True, automatic=False) as writer:
+        writer.append(numbered(0, 30))
+        writer.checkpoint()
+        writer.append(numbered(30, 30))
+        options = {"log": "true", "start": "earliest", "zookeeper": driver.zookeeper}
+        rows = driver.spark.readStream.format("segtable").options(**options).load(ports.uri)
+        found = rows.select("row").writeStream.format("memory").queryName("logged")
+        found.trigger(availableNow=True).start().awaitTermination(300)
+    return sorted(row.row for row in driver.spark.table("logged").collect())
+
+
 def keyed(driver: Driver) -> Sequence[object]:
     """Upsert rows twice, delete some keys, and compact; read before and after."""
     table = driver.table("keyed", primary_key="row", buckets=2)
@@ -210,6 +226,7 @@ STEPS: dict[str, Callable[[Driver], Sequence[object]]] = {
     "rolled up": rolled_up,
     "streamed": streamed,
     "followed": followed,
+    "log followed": log_followed,
     "keyed": keyed,
     "indexed": indexed,
     "read by Arrow": read_by_arrow,

@@ -96,6 +96,11 @@ def test_the_data_source(steps: Steps) -> None:
     assert found(steps, "followed") == [rows, sorted([*rows, 0, 1, 2]), 61, len(rows)]
 
 
+def test_a_log_store(steps: Steps) -> None:
+    """Tasks read each record once, from files and from the service in the driver."""
+    assert found(steps, "log followed") == [*range(60)]
+
+
 def test_primary_keys(steps: Steps) -> None:
     """Upserts, deletes, merges on read and both compactions leave one row a key that is there."""
     wanted = [[row for row in range(60) if row % 10 != number] for number in (0, 0, 1, 1)]

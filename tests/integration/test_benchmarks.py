@@ -18,12 +18,13 @@ DEAR = ("fleet_beside_homemade", "fleet_latency", "indexing", "multi_writer", "u
 ZooKeeper, writers as processes, rivals) runs in ``commits``, ``logstore`` and ``publish``; the real
 Airflow of ``fleet_latency``, which plans and compacts after a commit, in ``tests/airflow``."""
 LONG = [name for name in QUICK if name in (*ON_SPARK, *DEAR)]
+WITHIN = "pruning"
+"""The benchmark that ``run_all`` runs here; the others are run by themselves."""
 SOME = {
     "upsert_compaction": ("--only", "DuckDB|Polars|deltalake"),
-    "run_all": ("--only", "pruning"),
+    "run_all": ("--only", WITHIN),
 }
-"""What leaves Spark out where it is one of several (``tests/spark`` runs all of them), and one of
-the benchmarks that ``run_all`` runs: the others are run here."""
+"""What leaves Spark out where it is one of several (``tests/spark`` runs all of them)."""
 
 
 def test_every_command_has_a_quick_form() -> None:
@@ -33,7 +34,11 @@ def test_every_command_has_a_quick_form() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in QUICK],
+    [
+        pytest.param(name, marks=[pytest.mark.long] * (name in LONG))
+        for name in QUICK
+        if name != WITHIN
+    ],
 )
 def test_benchmark_runs(name: str, tmp_path: Path) -> None:
     """With ``--quick`` it ends well and prints something."""

@@ -7,9 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from airflow_provider_segtable.core.log.log_paths import TIMELINE
 from airflow_provider_segtable.storage import LocalStorage
 from airflow_provider_segtable.table.context import open_context
-from airflow_provider_segtable.table.log.event_log import TIMELINE, EventLog
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import create_table
 from tests.support.builders import DEFINITION
 from tests.support.processes import importable

@@ -17,6 +17,7 @@ from random import Random
 import pytest
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
+from airflow_provider_segtable.core.log.log_paths import checkpoint_path, event_path
 from airflow_provider_segtable.data.local_files import LocalFiles
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.properties import Retention
@@ -27,7 +28,7 @@ from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.storage import LocalStorage
 from airflow_provider_segtable.table import committer
 from airflow_provider_segtable.table.context import TableContext, open_context
-from airflow_provider_segtable.table.log.event_log import EventLog, checkpoint_path, event_path
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table, create_table
 from tests.support.in_memory import defined_by
 from tests.unit.services.conftest import SCHEMA, contents, rows

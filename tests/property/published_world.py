@@ -23,6 +23,7 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import Event, encode
 from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.log.log_paths import event_path
 from airflow_provider_segtable.core.segment import ChunkKey, tombstone
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,
@@ -35,7 +36,6 @@ from airflow_provider_segtable.core.tables.evolution import (
 from airflow_provider_segtable.core.time import DAY_US, HOUR_US, Interval
 from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.library.table import Table
-from airflow_provider_segtable.table.log.event_log import event_path
 from airflow_provider_segtable.table.publishing.publisher import AlreadyPublished, PublishedNow
 from tests.property.published_readers import (
     EVENTS,

@@ -18,6 +18,7 @@ from airflow_provider_segtable.core.errors import CommitConflict
 from airflow_provider_segtable.core.log.events import encode
 from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted
 from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.log.log_paths import event_path
 from airflow_provider_segtable.core.log.plan_kinds import kinds
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.diagnosis import Severity
@@ -49,7 +50,6 @@ from airflow_provider_segtable.services.indexing import requested_plan
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.append import append, check_filled, incoming
 from airflow_provider_segtable.table.definition import of_kind
-from airflow_provider_segtable.table.log.event_log import event_path
 from airflow_provider_segtable.table.table import create_table
 from airflow_provider_segtable.table.upsert import records_of, upsert
 from tests.support.clock import FakeClock

@@ -62,6 +62,7 @@ def elsewhere(
         journey.test_rollup_tables,
         journey.test_a_stream,
         journey.test_the_data_source,
+        journey.test_a_log_store,
         journey.test_primary_keys,
         journey.test_an_index,
         journey.test_a_scan_in_tasks,

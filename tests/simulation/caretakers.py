@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 from airflow_provider_segtable.core.deletion import paths
 from airflow_provider_segtable.core.errors import NotFound, SegtableError
 from airflow_provider_segtable.core.indexes.index_state import INDEXES
+from airflow_provider_segtable.core.log.log_paths import number
 from airflow_provider_segtable.core.time import HOUR_US
 from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.settling import settle
-from airflow_provider_segtable.table.log.event_log import EventLog, number
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 from tests.simulation.ledger import shown
 from tests.simulation.world import failed

@@ -23,11 +23,12 @@ import pytest
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator
 from airflow_provider_segtable.core.errors import SegtableError, TableExists, TableGone
 from airflow_provider_segtable.core.log.events import Event
+from airflow_provider_segtable.core.log.log_paths import CHECKPOINTS, expired_path
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.table.dropping import drop, is_index_marker
-from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, EventLog, expired_path
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import create_table
 from tests.simulation.authors import SCHEMA
 from tests.simulation.world import World, failed

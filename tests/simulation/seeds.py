@@ -23,6 +23,11 @@ def command(description: str, *, seeds: int = 100) -> argparse.ArgumentParser:
     return parser
 
 
+def beginning_with(first: int, most: int) -> tuple[int, ...]:
+    """Return a seed, which showed an error once, and the others of so many, each once."""
+    return (first, *(seed for seed in range(most) if seed != first))
+
+
 def wanted(given: argparse.Namespace) -> range:
     """Return the seeds that a command was asked for."""
     return range(given.first, given.first + given.seeds)

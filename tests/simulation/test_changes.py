@@ -27,6 +27,7 @@ from tests.planted_kinds import admission, answer_otherwise
 from tests.simulation.disasters import forgetful, lawless
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.scenario import build, run
+from tests.simulation.seeds import beginning_with
 from tests.simulation.world import Shape, World
 
 RIVALS = Shape(
@@ -86,7 +87,7 @@ def _kinds(world: World) -> Iterable[str]:
 
 def caught(shape: Shape = RIVALS, first: int = 0) -> bool:
     """Tell whether any seed shows the planted bug; ``first`` is one that did."""
-    for seed in (first, *range(40)):
+    for seed in beginning_with(first, 40):
         try:
             run(build(seed, shape, Faults(random=Random(seed), delay=0.1)))
         except (AssertionError, SegtableError):

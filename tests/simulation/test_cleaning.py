@@ -27,6 +27,7 @@ from tests.planted_kinds import admission, answer_otherwise
 from tests.simulation.caretakers import NOTHING, tidied
 from tests.simulation.faults.faulty_storage import Faults, FaultyFiles, FaultyStorage
 from tests.simulation.scenario import build, run
+from tests.simulation.seeds import beginning_with
 from tests.simulation.simulator import Actor, Simulation
 from tests.simulation.world import Shape, World
 from tests.support.rooted import RootedFiles
@@ -183,13 +184,13 @@ def test_deleting_before_the_event_is_caught(monkeypatch: pytest.MonkeyPatch) ->
         return right(ports, look)
 
     monkeypatch.setattr(cleaning, "_cleaned", hasty)
-    assert caught(seeds=(3, *range(40)))
+    assert caught(seeds=beginning_with(3, 40))
 
 
 def test_forgetting_pending_plans_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were claimed inputs cleaned, a plan would not find what it was to read."""
     monkeypatch.setattr(cleaning_events, "_claimed", lambda _: frozenset())
-    assert caught(replace(NO_TAGS, asks=5, compactors=3, planners=2), (29, *range(40)))
+    assert caught(replace(NO_TAGS, asks=5, compactors=3, planners=2), beginning_with(29, 40))
 
 
 def test_forgetting_tags_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +199,7 @@ def test_forgetting_tags_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         cleaning, "cleanable", lambda head, **given: right(head, retained=given["retained"])
     )
-    assert caught(seeds=(5, *range(40)))
+    assert caught(seeds=beginning_with(5, 40))
 
 
 def tagged_meanwhile(worn: World, seed: int) -> bool:
@@ -246,7 +247,7 @@ def test_forgetting_shared_paths_is_caught(monkeypatch: pytest.MonkeyPatch) -> N
         return replace(after, pending_delete=after.pending_delete | gone)
 
     answer_otherwise(monkeypatch, Cleaned, apply=forgetful)
-    assert caught(replace(NO_TAGS, asks=5), (5, *range(40)))
+    assert caught(replace(NO_TAGS, asks=5), beginning_with(5, 40))
 
 
 def test_ignoring_retention_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from airflow_provider_segtable.table.log.event_log import EventLog
 from tests.simulation.disasters import harsh, mixed, slow
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.scenario import build, run
+from tests.simulation.seeds import beginning_with
 from tests.simulation.world import EVERYBODY, Shape
 
 pytestmark = pytest.mark.usefixtures("frequent_checkpoints")
@@ -114,7 +115,7 @@ def test_planted_errors_are_seen(
 
 def wrong(faults: Callable[[int], Faults], first: int) -> Iterator[str]:
     """Yield what is found wrong, seed by seed, beginning with one that shows something."""
-    for seed in (first, *range(3 * SEEDS)):
+    for seed in beginning_with(first, 3 * SEEDS):
         try:
             run(build(seed, FEW, faults(seed)))
         except (AssertionError, SegtableError) as error:

@@ -18,6 +18,7 @@ from airflow_provider_segtable.table.changes import run_change
 from tests.planted_kinds import admission, answer_otherwise
 from tests.simulation.disasters import mixed
 from tests.simulation.scenario import build, run
+from tests.simulation.seeds import beginning_with
 from tests.simulation.world import EVERYBODY, Shape
 
 pytestmark = pytest.mark.usefixtures("frequent_checkpoints")
@@ -135,7 +136,7 @@ def test_planted_errors_are_seen(
 
 def wrong(shape: Shape, first: int) -> Iterator[bool]:
     """Yield of each seed whether the ledger finds something wrong, beginning with one that did."""
-    for seed in (first, *range(SEEDS)):
+    for seed in beginning_with(first, SEEDS):
         try:
             run(build(seed, shape, mixed(seed)))
         except AssertionError as error:

@@ -86,7 +86,7 @@ def test_threads_that_guess_survive() -> None:
 def test_threads_of_upserts_survive() -> None:
     """Log files of a primary-key table get their ids in the order of the events in the file."""
     found = 0
-    for seed in range(3):
+    for seed in (2, 3, 4):
         world = keyed.build(seed, KEYED, slow(seed))
         run(world)
         found += joined(world)

@@ -10,6 +10,7 @@ from airflow_provider_segtable.core.log.families import restore_events
 from airflow_provider_segtable.data.vector_file import row_filters
 from airflow_provider_segtable.services import compaction
 from tests.simulation.rollup import simulate
+from tests.simulation.seeds import beginning_with
 from tests.simulation.world import EVERYBODY, Shape
 
 ROLLERS = replace(EVERYBODY, changes_each=3)
@@ -64,7 +65,7 @@ def test_planted_errors_are_seen(
 ) -> None:
     """Groups come back that were deleted, and a reader sees them."""
     plant(monkeypatch)
-    assert any(fails(seed, shape) for seed in (first, *range(20)))
+    assert any(fails(seed, shape) for seed in beginning_with(first, 20))
 
 
 def fails(seed: int, shape: Shape) -> bool:

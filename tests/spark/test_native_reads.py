@@ -14,7 +14,7 @@ from airflow_provider_segtable.core.requests.read_request import read_request
 from airflow_provider_segtable.core.tables.evolution import AddColumn, DropColumn, RenameColumn
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.library.table import Table
-from airflow_provider_segtable.spark.reads import keyed_scan
+from airflow_provider_segtable.spark.reads import dataframe_scan, keyed_scan, native_files
 from airflow_provider_segtable.spark.reads.dataframe_scan import read, scan
 from airflow_provider_segtable.spark.reads.native_files import NativeRead
 from airflow_provider_segtable.spark.source.registration import register
@@ -171,6 +171,25 @@ def test_added_rows_are_read_natively(spark: SparkSession, made: Callable[..., T
     assert texts(feed.toArrow().cast(wanted.schema)) == texts(wanted)
 
 
+def test_rows_of_sorted_files_get_numbers(
+    spark: SparkSession, made: Callable[..., Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver looks their addresses up; beyond a number of rows, tasks compare them."""
+    table = made(properties={"compaction.min_segments": "2"})
+    for first in (0, 300):
+        table.append(events(first, 300))
+    table.compact("semi-major")
+    table.delete("n % 50 = 6")
+    snapshot = table.snapshot()
+    text = plan(scan(spark, snapshot, columns=["n"]))
+    assert ("NumberedFiles" in text, "Join" in text) == (True, False)
+    assert len(agree(spark, table)) == 588
+    monkeypatch.setattr(dataframe_scan, "MOST_LOOKED_AT", 250)  # one file, of 200 rows
+    text = plan(scan(spark, snapshot, columns=["n"]))
+    assert ("NumberedFiles" in text, "Join" in text) == (True, True)
+    assert len(agree(spark, table)) == 588
+
+
 @pytest.mark.parametrize("vectorized", ["true", "false"])
 def test_many_marks_are_joined(spark: SparkSession, deleted: Table, vectorized: str) -> None:
     """More bits than a plan should have are broadcast; the rows are the same either way."""
@@ -196,6 +215,29 @@ def test_many_marks_are_joined(spark: SparkSession, deleted: Table, vectorized: 
     assert plans == [False, True]
     assert found[0] == found[1]
     assert len(found[0]) == sum(int((~flags).sum()) for flags in marks)
+
+
+def test_without_the_class_tasks_read_the_rows(
+    spark: SparkSession, deleted: Table, keyed: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Spark with other interfaces: the same rows, and the plan has a sentence on it."""
+    wanted = agree(spark, deleted)
+    monkeypatch.setattr(native_files, "_CLASS", "segtable.Absent")
+    native_files._loaded.cache_clear()
+    try:
+        text = plan(scan(spark, deleted.snapshot(), columns=["n"]))
+        assert "FileScan" not in text
+        assert f"read_in_task, because Spark {spark.version} has other interfaces" in text
+        assert agree(spark, deleted) == wanted
+        addressed = scan(spark, deleted.snapshot(), addressed=True).where("n = 7").collect()
+        assert addressed[0]["__segtable_row"] is not None
+        keyed.upsert(upserted(0, 40, 2, step=5))
+        agree(spark, keyed)
+        register(spark)
+        rows = spark.read.format("segtable").load(deleted.ports.uri)
+        assert (rows.count(), rows.where("n < 20").count()) == (580, 18)
+    finally:
+        native_files._loaded.cache_clear()
 
 
 # Primary keys

@@ -20,7 +20,7 @@ ANSWER_S = 120.0
 """How long a request waits: a busy machine may serve few requests while tasks start."""
 REPEATABLE = ("GET", "PATCH")
 TRIES = 4
-POLL_S = 0.25
+POLL_S, MOST_POLL_S = 0.25, 2.0
 _HTTP = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # loopback needs no proxy
 
 
@@ -290,9 +290,18 @@ def _answer(request: urllib.request.Request, *, tries: int) -> bytes:
 
 def poll(look: Callable[[], Found | None], timeout_s: float) -> Found | None:
     """Return what ``look`` finds, asked again until the time is over; None then."""
-    deadline = time.monotonic() + timeout_s
+    begun = time.monotonic()
     while (found := look()) is None:
-        if time.monotonic() > deadline:
+        waited_s = time.monotonic() - begun
+        if waited_s > timeout_s:
             return None
-        time.sleep(POLL_S)
+        time.sleep(pause_s(waited_s))
     return found
+
+
+def pause_s(waited_s: float, least_s: float = POLL_S) -> float:
+    """Return how long to pause before the next look: longer, the longer nothing was found.
+
+    Most looks are requests, each of which costs Airflow much processor time.
+    """
+    return min(max(least_s, waited_s / 10), MOST_POLL_S)

@@ -67,11 +67,11 @@ dropped                always admitted; everything else is refused after it
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import reduce
 from itertools import groupby, islice
 from typing import Any
 
+from airflow_provider_segtable.core.dataclass import replace
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.log.event import Conflict, Stamp
 from airflow_provider_segtable.core.log.event_kind import EventKind

@@ -24,9 +24,8 @@ Source of the idea: group commit (DeWitt et al., 1984), as one put-if-absent of 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
-from airflow_provider_segtable.core.dataclass import dataclass
+from airflow_provider_segtable.core.dataclass import dataclass, replace
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.indexes.index_state import Feed
 from airflow_provider_segtable.core.log.events import (

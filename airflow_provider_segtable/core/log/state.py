@@ -36,12 +36,12 @@
     under these ids) and ``delete_rows`` (event ``n`` deletes the rows of these vectors).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
 from typing import Any, TypeVar
 
 from airflow_provider_segtable.core.consumer import Consumer
-from airflow_provider_segtable.core.dataclass import dataclass
+from airflow_provider_segtable.core.dataclass import dataclass, replace
 from airflow_provider_segtable.core.deletion import (
     Deletion,
     PredicateDelete,
@@ -74,8 +74,10 @@ class IdSpace:
         """Return whether this id is not settled."""
         return partition >= self.next or partition in self.holes
 
-    def settle(self, partitions: Iterable[int]) -> "IdSpace":
+    def settle(self, partitions: Collection[int]) -> "IdSpace":
         """Return the space with these ids settled; they may be settled already."""
+        if not self.holes and max(partitions, default=0) < self.next:
+            return self
         after, holes = self.next, set(self.holes)
         for partition in sorted(partitions):
             holes.update(range(after, partition))
@@ -228,7 +230,7 @@ class PersistentMap(Mapping[K, V]):
             return PersistentMap(wanted)
         changed: PersistentMap[K, V] = PersistentMap(self._base)
         changed._delta = delta
-        changed._length = len(self._base) + sum(key not in self._base for key in delta)
+        changed._length = self._length + sum(key not in self for key in entries)
         return changed
 
 

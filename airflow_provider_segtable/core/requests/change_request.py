@@ -29,6 +29,9 @@ from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.schema import Schema, no_column, split_names
 from airflow_provider_segtable.core.secret import is_secret_name
 
+WAIT_S = 60.0
+"""How long a change waits for the coordinator."""
+
 Where: TypeAlias = str | Any
 """A condition: SQL, or a ``pyarrow.compute.Expression``."""
 

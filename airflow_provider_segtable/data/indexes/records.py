@@ -54,12 +54,12 @@ from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP, ROOT_P
 from airflow_provider_segtable.core.time import Interval, Layout
 from airflow_provider_segtable.data.arrow_schema import to_arrow
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
-from airflow_provider_segtable.data.keyed.key_groups import codes_of, whole
+from airflow_provider_segtable.data.keyed.key_groups import codes_of
 from airflow_provider_segtable.data.keyed.keyed_rows import check_keys
 from airflow_provider_segtable.data.keyed.log_files import Records
 from airflow_provider_segtable.data.keyed.merging import key_codes
 from airflow_provider_segtable.data.rows import instants, is_date
-from airflow_provider_segtable.data.sort_keys import Indices
+from airflow_provider_segtable.data.sort_keys import Indices, whole
 from airflow_provider_segtable.ports.files import DataFiles
 
 # Decision between the records of a key

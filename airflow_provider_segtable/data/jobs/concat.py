@@ -48,7 +48,7 @@ from airflow_provider_segtable.data.jobs.passthrough import (
     examined,
     rewritten,
 )
-from airflow_provider_segtable.data.jobs.sorted_writer import ARROW_SCHEMA, arrow_schema_entry
+from airflow_provider_segtable.data.jobs.segment_writer import ARROW_SCHEMA, arrow_schema_entry
 from airflow_provider_segtable.data.parquet.descriptor import TABLE_KEY, file_definition
 from airflow_provider_segtable.data.parquet.footer import Footer, read_footer
 from airflow_provider_segtable.data.parquet.table_file import with_own_ids

@@ -14,6 +14,7 @@ Dictionaries:
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import field, replace
 from functools import lru_cache
 from inspect import signature
@@ -31,7 +32,7 @@ from airflow_provider_segtable.core.segment import ROW, Roots, Segment, SegmentI
 from airflow_provider_segtable.core.tables.field_ids import field_ids
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS
 from airflow_provider_segtable.core.time import Instant, iso
-from airflow_provider_segtable.data.open_files import JoiningFile
+from airflow_provider_segtable.data.open_files import SinkFile
 from airflow_provider_segtable.data.parquet.descriptor import (
     KEY,
     SMALL_BLOCK,
@@ -41,14 +42,18 @@ from airflow_provider_segtable.data.parquet.descriptor import (
     encode_descriptor,
     segment_path,
 )
-from airflow_provider_segtable.data.parquet.table_file import with_ids
+from airflow_provider_segtable.data.parquet.table_file import with_ids, with_own_ids
 from airflow_provider_segtable.data.row_checks import check_times
 from airflow_provider_segtable.data.rows import instants
+from airflow_provider_segtable.data.sort_keys import plain, whole
 from airflow_provider_segtable.ports.files import DataFiles, Sink
 
 FEW = 16_384
 """Up to so many rows a dictionary is small, and the sample would cost more than it saves."""
 _SAMPLE = 8_192
+ARROW_SCHEMA = b"ARROW:schema"
+JOINED = 256 << 10
+"""The most bytes that ``joined_writes`` holds."""
 _KNOWN = 64
 """Definitions that are kept: each file has one, and a table has few."""
 
@@ -201,27 +206,104 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
     with files.create(path) as plain:
         sink = ChecksumSink(plain, SMALL_BLOCK if page_rows else None)
         schema, number = _identified(first.schema, definition)
-        file = JoiningFile(sink)
-        with pq.ParquetWriter(file, schema, **_options(first, page_rows)) as writer:
+        with (
+            joined_writes(sink) as file,
+            pq.ParquetWriter(file, schema, **_options(first, page_rows)) as writer,
+        ):
             own = placement or SegmentPlacement(shard=Shard.first_generation(segment_id.partition))
             every = chain(iter([first]), groups)
             del first  # one row group at a time is in memory
             written = _write_groups(writer, every, segment_id, own, time_column)
             written = replace(written, path=path, created=created, schema=number)
             segment, more = describe(written) if describe else (written, {})
-            entries = {KEY: encode_descriptor(segment), **definition_entry(definition), **more}
-            file.pass_on()  # the checksums' entry follows the last page
+            entries = {
+                KEY: encode_descriptor(segment),
+                **_arrow_schema(schema),
+                **definition_entry(definition),
+                **more,
+            }
+            file.flush()  # the checksums' entry follows the last page
             writer.add_key_value_metadata(entries | sink.entry())
-        file.pass_on()
+            writer.close()
+            file.flush()
         segment = replace(segment, size=sink.position, footer=sink.footer)
         commit(sink)
     return segment
 
 
+class _OpenFile(SinkFile):
+    """A ``SinkFile`` that takes nothing more once it has ended."""
+
+    def __init__(self, sink: Sink) -> None:
+        super().__init__(sink)
+        self.ended = False
+
+    def write(self, data: Any) -> int:
+        """Append bytes, unless the file has ended."""
+        return len(data) if self.ended else super().write(data)
+
+
+@contextmanager
+def joined_writes(sink: Sink) -> Iterator[pa.NativeFile]:
+    """Return a writable Arrow file that joins small writes; flush it before using the sink itself.
+
+    It writes nothing after the context: when it is collected, the sink may be closed already.
+    """
+    file = _OpenFile(sink)
+    try:
+        yield pa.BufferedOutputStream(pa.PythonFile(file, mode="w"), JOINED)
+    finally:
+        file.ended = True
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """Return a schema with value types instead of dictionary types; fields keep their ids."""
+    return with_own_ids(pa.schema([field.with_type(plain(field.type)) for field in schema]))
+
+
+def arrow_schema_entry(schema: pa.Schema) -> bytes:
+    """Return the footer entry in which pyarrow's writer stores a schema."""
+    stream = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), stream, **PARQUET)
+    entry: bytes = pq.read_metadata(pa.BufferReader(stream.getvalue())).metadata[ARROW_SCHEMA]
+    return entry
+
+
+def _arrow_schema(schema: pa.Schema) -> dict[bytes, bytes]:
+    """Return the footer entry of the table's types, if the rows have dictionaries."""
+    if not any(pa.types.is_dictionary(field.type) for field in schema):
+        return {}  # the writer adds it
+    return {ARROW_SCHEMA: arrow_schema_entry(plain_schema(schema))}
+
+
+def of_used_words(rows: pa.Table) -> pa.Table:
+    """Return rows whose dictionaries have each value that occurs, and no other.
+
+    Parquet's writer stores a dictionary as it is given: values of rows that were left out, too.
+    """
+    for at, column in enumerate(rows.columns):
+        if pa.types.is_dictionary(column.type):
+            rows = rows.set_column(at, rows.schema.field(at), _used_words(whole(column)))
+    return rows
+
+
+def _used_words(column: pa.DictionaryArray) -> pa.DictionaryArray:
+    indices = column.indices.drop_null() if column.null_count else column.indices
+    used = np.zeros(len(column.dictionary), np.bool_)
+    used[indices.to_numpy()] = True
+    if used.all():
+        return column
+    places = pa.array(np.cumsum(used) - 1, column.indices.type)
+    return pa.DictionaryArray.from_arrays(
+        places.take(column.indices), column.dictionary.filter(pa.array(used))
+    )
+
+
 def _options(first: pa.Table, page_rows: int | None) -> Mapping[str, Any]:
     """Return how to write a file, by its first row group and the rows of a page."""
     pages = {"max_rows_per_page": page_rows} if page_rows and _CUTS_BY_ROWS else {}
-    return {**PARQUET, **pages, "use_dictionary": dictionary_columns(first)}
+    types = {"store_schema": not _arrow_schema(first.schema)}
+    return {**PARQUET, **pages, **types, "use_dictionary": dictionary_columns(first)}
 
 
 def _identified(schema: pa.Schema, definition: bytes) -> tuple[pa.Schema, int]:
@@ -252,7 +334,7 @@ def _write_groups(
     for group in groups:
         bounds += check_times(group.column(time_column), time_column, rows) or ()
         _check_interval(min(bounds), max(bounds), segment_id)
-        writer.write_table(group, row_group_size=group.num_rows)
+        writer.write_table(of_used_words(group), row_group_size=group.num_rows)
         rows, count = rows + group.num_rows, count + 1
         events += ingested(group)
         del group

@@ -17,26 +17,16 @@ import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.data.arrow_schema import of_any_length
-from airflow_provider_segtable.data.jobs.segment_writer import ENCODINGS, GROUP_BYTES, PARQUET
-from airflow_provider_segtable.data.parquet.table_file import with_own_ids
+from airflow_provider_segtable.data.jobs.segment_writer import (
+    ENCODINGS,
+    GROUP_BYTES,
+    PARQUET,
+    plain_schema,
+)
 from airflow_provider_segtable.data.sort_keys import Keying, is_sorted, plain, stable_order
 
 SORTED_ROWS = 262_144
 """Rows of a full row group."""
-ARROW_SCHEMA = b"ARROW:schema"
-
-
-def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Return a schema with value types instead of dictionary types; fields keep their ids."""
-    return with_own_ids(pa.schema([field.with_type(plain(field.type)) for field in schema]))
-
-
-def arrow_schema_entry(schema: pa.Schema) -> bytes:
-    """Return the footer entry in which pyarrow's writer stores a schema."""
-    stream = pa.BufferOutputStream()
-    pq.write_table(schema.empty_table(), stream, **PARQUET)
-    entry: bytes = pq.read_metadata(pa.BufferReader(stream.getvalue())).metadata[ARROW_SCHEMA]
-    return entry
 
 
 def writer(

@@ -59,14 +59,14 @@ from airflow_provider_segtable.data.keyed.group_reader import (
     shown_defaults,
     with_defaults,
 )
-from airflow_provider_segtable.data.keyed.key_groups import RootOrders, numbers, whole
+from airflow_provider_segtable.data.keyed.key_groups import RootOrders, numbers
 from airflow_provider_segtable.data.keyed.merging import merge_runs, merged_sorted, read_runs
 from airflow_provider_segtable.data.keyed.row_fates import Fates
 from airflow_provider_segtable.data.keyed.settled_rows import Division, divided
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.row_filter import ORIGIN, times_of
 from airflow_provider_segtable.data.rows import Keys, instants, labelled
-from airflow_provider_segtable.data.sort_keys import Indices, valid
+from airflow_provider_segtable.data.sort_keys import Indices, valid, whole
 
 
 # File groups and their merged rows

@@ -33,6 +33,8 @@ def key_rows(keys: Any, schema: pa.Schema) -> pa.Table:
     columns = _columns(keys, schema)
     rows = pa.table([_typed(*each) for each in zip(columns, schema, strict=True)], schema=schema)
     check_keys(rows, schema.names)
+    if rows.num_rows <= 1:
+        return rows
     places = rows.append_column(_PLACE, pa.array(range(rows.num_rows), pa.int64()))
     firsts = places.group_by(schema.names, use_threads=False).aggregate([(_PLACE, "min")])
     if firsts.num_rows == rows.num_rows:

@@ -52,6 +52,7 @@ import pyarrow.compute as pc
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable
+from airflow_provider_segtable.core.schema import HIDDEN
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.tables.merge_rules import (
@@ -204,8 +205,7 @@ def run_of(reads: Iterable[SegmentRead]) -> Iterator[pa.Table]:
         reads: the files, in the order of their ids; a condition's columns are among those read.
     """
     for read in reads:
-        for batch in read.batches():
-            kept = batch if read.where is None else read.where.keep(batch)
+        for kept in read.matching():
             yield with_root(pa.Table.from_batches([kept]), read.segment.file_id.partition)
 
 
@@ -325,6 +325,7 @@ class GroupReader:
         where: Condition | None = None,
         part: Part | None = None,
         filters: Filters = _NO_FILTERS,
+        words: Sequence[str] = (),
     ) -> list[Iterable[pa.Table]]:
         """Return the sorted runs of the segments.
 
@@ -334,8 +335,9 @@ class GroupReader:
             where: only rows that match; its columns are among those read.
             part: only rows of this part; all rows if None.
             filters: row filters of files, by segment; all rows of the others.
+            words: columns to return as dictionaries.
         """
-        reads = self.reads(segments, columns, where, filters=filters)
+        reads = self.reads(segments, columns, where, filters=filters, words=words)
         return [self._run(group, part) for group in reads]
 
     def reads(
@@ -346,6 +348,7 @@ class GroupReader:
         *,
         filters: Filters = _NO_FILTERS,
         addressed: bool = False,
+        words: Sequence[str] = (),
     ) -> list[list[SegmentRead]]:
         """Return the reads of the files with rows, by run.
 
@@ -369,12 +372,21 @@ class GroupReader:
                     addressed=addressed,
                     batch_rows=min(BATCH_ROWS, max(_LEAST, held)),
                     views=self.views,
+                    words=words,
                 )
                 for segment in group
             ]
             for group in ([*some] for _, some in groups)
             for held in [int(share * sum(segment.rows for segment in group))]
         ]
+
+    def repeating(self, segments: Iterable[Segment], rules: MergeRules) -> list[str]:
+        """Return the columns of few distinct values in all files, by which no row is compared."""
+        compared = {*rules.key, rules.ordering, *rules.fixed, *(g.ordering for g in rules.groups)}
+        reads = (read for run in self.reads(segments) for read in run)
+        found = [read.repeating() for read in reads]
+        some = set.intersection(*found) if found else set()
+        return sorted(name for name in some if name not in compared and not name.startswith(HIDDEN))
 
     def plain(
         self,

@@ -36,7 +36,7 @@ Rows of a merge:
     hidden columns.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, field
 
 import numpy as np
@@ -61,6 +61,7 @@ from airflow_provider_segtable.data.sort_keys import (
     composed,
     stable_order,
     valid,
+    whole,
 )
 from airflow_provider_segtable.data.value_bytes import WORD, ByteStrings
 
@@ -68,16 +69,6 @@ from airflow_provider_segtable.data.value_bytes import WORD, ByteStrings
 Flags = npt.NDArray[np.bool_]
 NONE = -1
 """No row."""
-
-
-def whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """Return a column as one array."""
-    if isinstance(column, pa.Array):
-        return column
-    if pa.types.is_dictionary(column.type):
-        column = column.unify_dictionaries()
-    found = column.combine_chunks()
-    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
 
 def numbers(column: pa.ChunkedArray | pa.Array) -> Indices:
@@ -360,40 +351,75 @@ class MergedRows:
 
     def taken(self, table: pa.Table) -> pa.Table:
         """Return the rows."""
-        given = {id(self.rows): pa.array(self.rows)}
-        columns = []
-        for name in table.column_names:
-            if name in self.values:
-                columns.append(self.values[name])
-                continue
-            source = self.sources.get(name, self.rows)
-            if id(source) not in given:
-                given[id(source)] = pa.array(source, mask=source == NONE)
-            columns.append(whole(table.column(name)).take(given[id(source)]))
+        taken = _Taken(table, self)
+        columns = [taken.column(name) for name in table.column_names]
         return pa.table(columns, schema=table.schema)
+
+    def kept(
+        self, table: pa.Table, rules: MergeRules, roots: RootOrders, since: int
+    ) -> "MergedRows":
+        """Return the rows without old tombstones, as ``kept`` of them would; none is copied."""
+        keep = _keep(_Taken(table, self).column, rules, roots, since)
+        if keep is None:
+            return self
+        flags = pa.array(keep)
+        return MergedRows(
+            self.rows[keep],
+            {name: rows[keep] for name, rows in self.sources.items()},
+            {name: values.filter(flags) for name, values in self.values.items()},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """The columns of merged rows of a table; columns of the same rows share their numbers."""
+
+    table: pa.Table
+    merged: MergedRows
+    given: dict[int, pa.Array] = field(default_factory=dict)
+
+    def column(self, name: str) -> pa.Array:
+        """Return the values of a column."""
+        if name in self.merged.values:
+            return self.merged.values[name]
+        rows = self.merged.sources.get(name, self.merged.rows)
+        if id(rows) not in self.given:
+            mask = None if rows is self.merged.rows else rows == NONE
+            self.given[id(rows)] = pa.array(rows, mask=mask)
+        values = self.table.column(name)
+        if pa.types.is_dictionary(values.type):
+            return whole(values).take(self.given[id(rows)])
+        return whole(values.take(self.given[id(rows)]))  # each value is copied once
 
 
 def kept(rows: pa.Table, rules: MergeRules, roots: RootOrders, since: int) -> pa.Table:
     """Return rows without tombstones all of whose roots completed before ``since``."""
-    deleted = np.asarray(whole(rows.column(OP))) == DELETE
+    keep = _keep(lambda name: whole(rows.column(name)), rules, roots, since)
+    return rows if keep is None else rows.filter(pa.array(keep))
+
+
+Column = Callable[[str], pa.Array]
+
+
+def _keep(column: Column, rules: MergeRules, roots: RootOrders, since: int) -> Flags | None:
+    """Return which rows stay; None if all do."""
+    deleted = np.asarray(column(OP)) == DELETE
     if not deleted.any():
-        return rows
+        return None
     places = np.flatnonzero(deleted)
-    newest = _newest(rows.take(pa.array(places)), rules, roots)
-    old = places[newest < since]
-    if not len(old):
-        return rows
-    keep: Flags = np.ones(rows.num_rows, bool)
+    old = places[_newest(column, places, rules, roots) < since]
+    keep: Flags = np.ones(len(deleted), bool)
     keep[old] = False
-    return rows.filter(pa.array(keep))
+    return keep if len(old) else None
 
 
-def _newest(rows: pa.Table, rules: MergeRules, roots: RootOrders) -> Indices:
-    """Return the completion time of the newest root of each row."""
-    own = numbers(rows.column(ROOT_PARTITION))
+def _newest(column: Column, places: Indices, rules: MergeRules, roots: RootOrders) -> Indices:
+    """Return the completion time of the newest root of some rows."""
+    some = pa.array(places)
+    own = numbers(column(ROOT_PARTITION).take(some))
     newest = roots.completions_of(own)
     for group in rules.groups:
-        column = whole(rows.column(ROOT_OF + group.ordering))
-        of_group = np.where(valid(column), numbers(column), own)
+        its_roots = column(ROOT_OF + group.ordering).take(some)
+        of_group = np.where(valid(its_roots), numbers(its_roots), own)
         newest = np.maximum(newest, roots.completions_of(of_group))
     return newest

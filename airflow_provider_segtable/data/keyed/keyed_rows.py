@@ -67,9 +67,10 @@ from airflow_provider_segtable.core.tables.merge_rules import (
 )
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.arrow_schema import from_arrow, of_any_length, to_arrow
-from airflow_provider_segtable.data.keyed.key_groups import Flags, Root, RootOrders, whole
+from airflow_provider_segtable.data.keyed.key_groups import Flags, Root, RootOrders
 from airflow_provider_segtable.data.keyed.merging import merged
 from airflow_provider_segtable.data.rows import US_PER_UNIT, instants, with_columns
+from airflow_provider_segtable.data.sort_keys import whole
 from airflow_provider_segtable.data.value_bytes import ByteStrings, Unscaled
 
 

@@ -3,8 +3,9 @@
 Compaction of a file group: its runs are merged into one run, written as a group of files.
 
 1. A job is plain data; it runs in this process or in a Spark task.
-2. Memory holds a batch of each input (``data.keyed.merging.merge_runs``) and one row group of the
-   output, however large the files are. Row groups are as small as in sorted segments.
+2. Memory holds some batches of each input (``data.keyed.merging.merge_runs``) and two row groups of
+   the output, however large the files are. Row groups are as small as in sorted segments. If there
+   are several of them, a thread reads and merges rows while others are encoded and written.
 3. Tombstones stay, unless the group begins at the first root of its bucket (then no older record
    can come back by a compaction) and they are older than ``drop_before`` (then no late record is
    expected any more).
@@ -35,6 +36,7 @@ Source of the idea: rehashing by whole buckets, as in Apache Hudi's bucket resiz
 
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field, replace
 from itertools import pairwise
 
@@ -53,6 +55,7 @@ from airflow_provider_segtable.core.segment import (
 )
 from airflow_provider_segtable.core.tables.merge_rules import ROOT_OF, ROOT_PARTITION, MergeRules
 from airflow_provider_segtable.core.time import Instant
+from airflow_provider_segtable.data.files_ahead import made_beside
 from airflow_provider_segtable.data.jobs.segment_writer import (
     PAGE_ROWS,
     Described,
@@ -141,12 +144,20 @@ class MergeJob:
         try:
             table, _ = decode_definition(self.definition, "the job's definition")
             with GroupReader(files, table).opened(self.inputs) as reader:
-                for segment in _Merge(self, reader).written():
-                    written.append(segment)  # noqa: PERF402  # a failure deletes the earlier ones
+                merge = _Merge(self, reader)
+                with self._made(merge.rows()) as rows:
+                    for segment in merge.written(rows):
+                        written.append(segment)  # noqa: PERF402  # a failure deletes the earlier
         except Exception:
             discard(files, written)
             raise
         return tuple(written)
+
+    def _made(self, rows: Iterator[pa.Table]) -> AbstractContextManager[Iterator[pa.Table]]:
+        """Return merged rows: by another thread, if there are several row groups to write."""
+        if _amount(self.inputs)[0] <= SORTED_ROWS:
+            return nullcontext(rows)
+        return made_beside(rows, lambda table: table.nbytes)
 
 
 class _Merge:
@@ -156,7 +167,8 @@ class _Merge:
         self._job = job
         self._reader = reader
         self._roots = reader.roots(job.inputs)
-        self._rows = self._merged()
+        self._words = reader.repeating(job.inputs, job.rules)
+        self._rows: Iterator[pa.Table] = iter(())
         self._left = pa.table({})
         self._used: list[Indices] = []
         rows, self._events = job.amount if job.part else _amount(job.inputs)
@@ -165,15 +177,17 @@ class _Merge:
         own = (segment.buckets for segment in job.inputs)  # a tombstone has none
         self._buckets = job.part.own_buckets if job.part else max(own)
 
-    def written(self) -> Iterator[Segment]:
-        """Write the outputs one after another."""
+    def written(self, rows: Iterator[pa.Table]) -> Iterator[Segment]:
+        """Write merged rows to the outputs, one after another."""
+        self._rows = rows
         last = len(self._job.outputs) - 1
         for number, output in enumerate(self._job.outputs):
             segment = self._write(*output, most=None if number == last else self._share)
             self._events -= segment.events
             yield segment
 
-    def _merged(self) -> Iterator[pa.Table]:
+    def rows(self) -> Iterator[pa.Table]:
+        """Return the merged rows."""
         return merge_runs(
             [*self._runs()],
             self._job.rules,
@@ -185,10 +199,13 @@ class _Merge:
         """Yield the runs of the rows to merge: of a file group that is merged before, one."""
         job, orders = self._job, RootOrders.of_table(self._roots)
         yield from self._reader.runs(
-            [each for each in job.inputs if each.id.chunk not in job.whole], part=job.part
+            [each for each in job.inputs if each.id.chunk not in job.whole],
+            part=job.part,
+            words=self._words,
         )
         for chunk in sorted(job.whole if job.part else ()):
-            runs = self._reader.runs([each for each in job.inputs if each.id.chunk == chunk])
+            group = [each for each in job.inputs if each.id.chunk == chunk]
+            runs = self._reader.runs(group, words=self._words)
             yield self._of_part(job.part, merge_runs(runs, job.rules, orders))
 
     def _of_part(self, part: Part | None, run: Iterable[pa.Table]) -> Iterator[pa.Table]:

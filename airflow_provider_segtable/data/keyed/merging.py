@@ -19,13 +19,15 @@ Merging sorted runs (log files, a base file, or both), in bounded memory:
 6. A run is the rows of a file as batches, sorted by key (``data.keyed.keyed_rows``). The order of
    batches is checked here, and the order of the rows in a batch where they are merged.
 7. The merge goes through the keys in *windows*. Of the runs with batches left, each has a last key
-   in its batch at hand. A window ends before the least of these keys, so no run has further rows of
-   the window's keys. If all runs have ended, as those of small files do at once, all rows at hand
-   are one window. The first batches of many runs are read by several threads.
+   in the rows at hand. A window ends before the least of these keys, so no run has further rows of
+   the window's keys. A run is read on when less than half of a batch is left: else every batch of
+   every run would end a window. If all runs have ended, as those of small files do at once, all
+   rows at hand are one window. The first batches of many runs are read by several threads.
 8. The rows of a window are merged in memory. If one run alone contributes to a window, the result
    is that run's rows, untouched.
-9. Memory holds a batch of every run and one window, however large the runs are. If the batches are
-   in proportion to the runs (``data.keyed.group_reader``), a window takes about one of each.
+9. Memory holds up to one and a half batches of every run and one window, however large the runs
+   are. If the batches are in proportion to the runs (``data.keyed.group_reader``), a window takes
+   about one of each.
 10. Tombstones are kept unless all their roots completed before ``drop_tombstones_before``. A merge
     that drops them must include all files of the file group below some root: else an older record
     outside the merge would come back.
@@ -69,7 +71,6 @@ from airflow_provider_segtable.data.keyed.key_groups import (
     numbers,
     record_codes,
     text_codes,
-    whole,
 )
 from airflow_provider_segtable.data.sort_keys import (
     Codes,
@@ -78,7 +79,11 @@ from airflow_provider_segtable.data.sort_keys import (
     composed,
     is_sorted,
     valid,
+    whole,
 )
+
+NEVER, ALWAYS = -(2**63), 2**63 - 1
+"""Bounds for tombstones: none is dropped, all are."""
 
 
 # The engine that keeps the latest record
@@ -378,14 +383,26 @@ def merged(parts: Sequence[pa.Table], rules: MergeRules, roots: RootOrders) -> p
     return _merged(table, key_codes(table, rules), rules, roots)
 
 
-def merged_sorted(parts: Sequence[pa.Table], rules: MergeRules, roots: RootOrders) -> pa.Table:
+def merged_sorted(
+    parts: Sequence[pa.Table],
+    rules: MergeRules,
+    roots: RootOrders,
+    drop_tombstones_before: int = NEVER,
+) -> pa.Table:
     """Return the merge of parts that are sorted by key, and have one row a key each.
+
+    Args:
+        parts: the rows of each run.
+        rules: the table's rules.
+        roots: the order of all roots of the rows.
+        drop_tombstones_before: as for ``merge_runs``.
 
     Raises:
         CorruptTable: a part is not sorted.
     """
+    since = drop_tombstones_before
     if len(parts) == 1:
-        return parts[0]
+        return parts[0] if since == NEVER else kept(parts[0], rules, roots, since)
     table = pa.concat_tables(parts)
     codes = key_codes(table, rules)
     first = 0
@@ -397,7 +414,7 @@ def merged_sorted(parts: Sequence[pa.Table], rules: MergeRules, roots: RootOrder
                 f"the rows of input {at} are not sorted by key from {key} on: run segtable verify"
             )
         first = end
-    return _merged(table, codes, rules, roots)
+    return _merged(table, codes, rules, roots, since)
 
 
 def key_codes(table: pa.Table, rules: MergeRules) -> Codes:
@@ -409,17 +426,16 @@ def _key_codes(column: pa.Array) -> Codes:
     return text_codes(column) if of_any_length(column.type) else codes_of([column])
 
 
-def _merged(table: pa.Table, codes: Codes, rules: MergeRules, roots: RootOrders) -> pa.Table:
+def _merged(
+    table: pa.Table, codes: Codes, rules: MergeRules, roots: RootOrders, since: int = NEVER
+) -> pa.Table:
     rows = _ENGINES[rules.engine](table, KeyGroups.of(codes), rules, roots)
-    return rows.taken(table)
+    return (rows if since == NEVER else rows.kept(table, rules, roots, since)).taken(table)
 
 
 # Merges of sorted runs
 Batches = Iterable[pa.Table | pa.RecordBatch]
 Key = tuple[Any, ...]
-
-NEVER, ALWAYS = -(2**63), 2**63 - 1
-"""Bounds for tombstones: none is dropped, all are."""
 
 
 def merge_runs(
@@ -444,9 +460,7 @@ def merge_runs(
         CorruptTable: a run is not sorted, or has an unknown root.
     """
     for parts in windows(runs, rules.key):
-        rows = merged_sorted(parts, rules, roots)
-        if drop_tombstones_before > NEVER:
-            rows = kept(rows, rules, roots, drop_tombstones_before)
+        rows = merged_sorted(parts, rules, roots, drop_tombstones_before)
         if rows.num_rows:
             yield rows
 
@@ -537,22 +551,30 @@ class _Cursor:
     last: Key = ()
     more: bool = True
     left: int = -1
+    batch_rows: int = 0
+
+    @property
+    def short(self) -> bool:
+        """Return whether less than half of a batch, or only one key, is at hand."""
+        count = self.rows.num_rows
+        return not count or 2 * count < self.batch_rows or self.key_at(0) == self.last
 
     def fill(self) -> None:
-        """Read on until there are two keys at hand, or the run ends."""
-        while self.more and (not self.rows.num_rows or self.key_at(0) == self.last):
+        """Read on until enough rows are at hand, of at least two keys, or the run ends."""
+        while self.more and self.short:
             batch = next(self.batches, None)
             self.left -= 1
             self.more = batch is not None and self.left != 0
             if batch is None or not batch.num_rows:
                 continue
             table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
-            before = self.last
+            self.batch_rows = max(self.batch_rows, table.num_rows)
+            before, first = self.last, self._key(table, 0)
             self.rows = pa.concat_tables([self.rows, table]) if self.rows.num_rows else table
-            self.last = self.key_at(self.rows.num_rows - 1)
-            if not before <= self.key_at(0) <= self.last:
+            self.last = self._key(table, table.num_rows - 1)
+            if not before <= first <= self.last:
                 raise CorruptTable(
-                    f"rows are not sorted by key: {self.last} after {max(before, self.key_at(0))}; "
+                    f"rows are not sorted by key: {self.last} after {max(before, first)}; "
                     "run segtable verify"
                 )
 
@@ -565,7 +587,10 @@ class _Cursor:
 
     def key_at(self, row: int) -> Key:
         """Return the key of a row at hand."""
-        return tuple(_comparable(self.rows.column(name)[row]) for name in self.key)
+        return self._key(self.rows, row)
+
+    def _key(self, rows: pa.Table, row: int) -> Key:
+        return tuple(_comparable(rows.column(name)[row]) for name in self.key)
 
     def _before(self, end: Key) -> int:
         """Return the number of rows whose key is below one, by bisection."""

@@ -39,7 +39,7 @@ from airflow_provider_segtable.core.tables.merge_rules import (
 from airflow_provider_segtable.core.timeline import sorted_run
 from airflow_provider_segtable.data.conditions import Condition, by_predicate
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader, as_run
-from airflow_provider_segtable.data.keyed.key_groups import Flags, KeyGroups, RootOrders, whole
+from airflow_provider_segtable.data.keyed.key_groups import Flags, KeyGroups, RootOrders
 from airflow_provider_segtable.data.keyed.keyed_rows import with_root
 from airflow_provider_segtable.data.keyed.merging import key_codes, latest, windows
 from airflow_provider_segtable.data.keyed.row_fates import (
@@ -52,7 +52,7 @@ from airflow_provider_segtable.data.keyed.row_fates import (
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.row_filter import RowFilter, bits_of
 from airflow_provider_segtable.data.rows import Keys
-from airflow_provider_segtable.data.sort_keys import Indices
+from airflow_provider_segtable.data.sort_keys import Indices, whole
 
 
 # Divisions

@@ -63,6 +63,7 @@ class WantedKeys:
     columns: tuple[str, ...]
     rows: pa.Table
     _buckets: dict[int, Indices] = field(default_factory=dict, compare=False)
+    _numbers: dict[int, frozenset[int]] = field(default_factory=dict, compare=False)
 
     @staticmethod
     def pinned(
@@ -101,7 +102,10 @@ class WantedKeys:
             segment: the file.
             standard: the table's number of buckets.
         """
-        return bool((self.in_bucket(segment.buckets or standard) == segment.id.bucket).any())
+        count = segment.buckets or standard
+        if count not in self._numbers:
+            self._numbers[count] = frozenset(self.in_bucket(count).tolist())
+        return segment.id.bucket in self._numbers[count]
 
 
 def _product(

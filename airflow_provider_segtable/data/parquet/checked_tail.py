@@ -50,11 +50,24 @@ _SHAPES = 4
 """Schemas for which a tail keeps how the file is read."""
 
 
-class Views(Protocol):
+class KeptViews(Protocol):
     """Computed views of immutable files, which a process keeps in bounded memory."""
+
+    def kept(self, key: Hashable) -> Any:
+        """Return the view of a key; None if it is not kept."""
+        ...
 
     def view(self, key: Hashable, made: Callable[[], tuple[Value, int]]) -> Value:
         """Return the view of a key; ``made`` makes it, with its bytes."""
+        ...
+
+
+class Views(KeptViews, Protocol):
+    """What a process keeps of a table's files."""
+
+    @property
+    def pages(self) -> KeptViews:
+        """Decoded pages of keys, apart from the rest: many of them displace nothing else."""
         ...
 
 
@@ -97,6 +110,13 @@ class CheckedTail:
     def entries(self) -> Mapping[bytes, bytes]:
         """The key-value metadata; errors as of ``metadata``."""
         return self.metadata.metadata or {}
+
+    @cached_property
+    def group_rows(self) -> Sequence[tuple[int, int]]:
+        """The number of each row group's first row, and its rows."""
+        every = range(self.metadata.num_row_groups)
+        rows = [self.metadata.row_group(number).num_rows for number in every]
+        return [*zip(accumulate(rows, initial=0), rows, strict=False)]
 
     @cached_property
     def leaves(self) -> Mapping[str, Sequence[int]]:

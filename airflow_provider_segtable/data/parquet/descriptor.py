@@ -39,7 +39,8 @@ Files of segments, checked against the log when they are read:
     The record of its adoption stands in for the entries (``table.adopted_files``).
 13. A file of another size is refused, and so is one whose footer fails its checksum. If that footer
     names another segment, the error reports the segment instead: that is the more useful message.
-14. A reader that needs a file several times opens and checks it once (``OpenedOnce``).
+14. A reader that needs a file several times opens and checks it once (``OpenedOnce``). A process
+    that keeps the file's tail opens it when a byte is needed that it does not keep.
 
 Source of the idea: HDFS, which keeps a CRC for every chunk of a block; Iceberg's manifests, which
 record a file's expected properties outside the file.
@@ -82,6 +83,7 @@ from airflow_provider_segtable.data.parquet.checked_tail import (
     CHECKSUMS_KEY,
     ENTRY,
     Block,
+    KeptViews,
     Views,
     crc32,
     decoded_blocks,
@@ -197,6 +199,8 @@ class CheckedSource:
         self.path = source.path
         self.size = source.size
         self.tail = kept_tail(views, source, footer)
+        self.pages: KeptViews | None = None if views is None else views.pages
+        self.identity = (source.path, source.size, footer.start, footer.crc)
         self._source = source
         self._start = footer.start
         self._held = _Held(-1, b"")
@@ -552,6 +556,12 @@ class SegmentFiles:
             with self._files.open(path) as source:
                 yield checked_source(source, segment) if segment else source
             return
+        if self._views is not None and not self.remote:
+            with ExitStack() as until:
+                yield checked_source(
+                    _OpenedLater(self._files, segment, until), segment, self._views
+                )
+            return
         with open_known(self._files, path, segment.size) as source:
             small = source.size <= self._whole
             held = MemorySource(path, source.read_at(0, source.size)) if small else source
@@ -566,6 +576,26 @@ class SegmentFiles:
     def delete(self, path: str) -> None:
         """Delete a file; no error if it is missing."""
         self._files.delete(path)
+
+
+class _OpenedLater:
+    """The file of a segment, opened at the first read: what is kept of it may be enough."""
+
+    def __init__(self, files: DataFiles, segment: Segment, until: ExitStack) -> None:
+        self.path = segment.path
+        self.size = segment.size
+        self._segment = segment
+        self._files = files
+        self._until = until
+        self._source: Source | None = None
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Return exactly ``length`` bytes from ``offset``; errors as of opening the file."""
+        if self._source is None:
+            source = self._until.enter_context(self._files.open(self.path))
+            check_size(source, self._segment)
+            self._source = source
+        return self._source.read_at(offset, length)
 
 
 class OpenedOnce:
@@ -646,13 +676,22 @@ def check_whole(files: DataFiles, segment: Segment) -> None:
     return check_bytes(files, segment)
 
 
-def checked_source(source: Source, segment: Segment, views: Views | None = None) -> Source:
-    """Return a segment's open file, checked; errors as ``SegmentFiles.open``."""
+def check_size(source: Source, segment: Segment) -> None:
+    """Compare the size of a segment's open file with the log.
+
+    Raises:
+        CorruptTable: the file has another size.
+    """
     if source.size != segment.size:
         raise CorruptTable(
             f"{source.path} has {source.size} bytes, segment {segment.id} has {segment.size}: "
             "restore the file"
         )
+
+
+def checked_source(source: Source, segment: Segment, views: Views | None = None) -> Source:
+    """Return a segment's open file, checked; errors as ``SegmentFiles.open``."""
+    check_size(source, segment)
     if segment.footer is None:
         return source
     if segment.adopted:

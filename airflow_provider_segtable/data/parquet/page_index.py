@@ -21,7 +21,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.predicate import (
@@ -38,7 +37,6 @@ from airflow_provider_segtable.core.predicate import (
 )
 from airflow_provider_segtable.data.parquet.thrift import (
     LIST,
-    STRUCT,
     BrokenThrift,
     read_binary,
     read_field,
@@ -78,6 +76,15 @@ class Pages:
         """Return the pages with other numbers of rows."""
         return replace(self, starts=self.starts + rows, ends=self.ends + rows)
 
+    @staticmethod
+    def joined(parts: Sequence["Pages"]) -> "Pages":
+        """Return the pages of some parts in turn."""
+        starts, ends, offsets, sizes = (
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("starts", "ends", "offsets", "sizes")
+        )
+        return Pages(starts, ends, offsets, sizes)
+
     def of_spans(self, starts: Numbers, ends: Numbers) -> Numbers:
         """Return the numbers of the pages that have rows of ascending spans."""
         firsts = self.starts.searchsorted(starts, side="right") - 1
@@ -90,6 +97,16 @@ class Pages:
         np.add.at(used, firsts, 1)
         np.add.at(used, lasts + 1, -1)
         return np.flatnonzero(used.cumsum()[:-1])
+
+    def ranges(self, numbers: Numbers) -> list[tuple[int, int]]:
+        """Return where the file has some pages; neighbours are one range."""
+        offsets = self.offsets[numbers]
+        ends = offsets + self.sizes[numbers]
+        if len(offsets) == 1:
+            return [(int(offsets[0]), int(ends[0]))]
+        (breaks,) = np.nonzero(offsets[1:] != ends[:-1])
+        firsts, lasts = np.append(0, breaks + 1), np.append(breaks, len(ends) - 1)
+        return [*zip(offsets[firsts].tolist(), ends[lasts].tolist(), strict=True)]
 
 
 def decoded_pages(data: bytes, rows: int) -> Pages | None:
@@ -130,63 +147,6 @@ def _places(data: bytes) -> list[tuple[int, int, int]]:
             numbers[field], at = read_number(data, at)
         found.append((numbers[1], numbers[2], numbers[3]))
     return found
-
-
-# Values of pages
-_DATA_PAGE, _PLAIN = 0, 0
-_KIND, _WHOLE, _STORED, _VALUES = 1, 2, 3, 5
-
-
-def plain_values(page: memoryview, codec: str, size: int, *, levels: bool) -> pa.Buffer | None:
-    """Return the values of a data page without nulls that stores them as they are.
-
-    None of a page of another form.
-
-    Args:
-        page: the page with its header.
-        codec: the compression of its column.
-        size: the bytes of the values.
-        levels: whether the page has levels before its values: of a column that may have nulls.
-    """
-    kind, whole, stored, encoding = _header(page)
-    if (kind, encoding) != (_DATA_PAGE, _PLAIN) or not 0 < stored < len(page):
-        return None
-    data = pa.py_buffer(page[len(page) - stored :])
-    if codec != "UNCOMPRESSED":
-        data = _codec(codec).decompress(data, decompressed_size=whole)
-    before = 4 + int.from_bytes(memoryview(data)[:4], "little") if levels else 0
-    return data.slice(before) if before + size == whole else None
-
-
-@lru_cache(maxsize=8)
-def _codec(name: str) -> pa.Codec:
-    return pa.Codec(name.lower())
-
-
-def _header(page: memoryview) -> tuple[int, int, int, int]:
-    """Return the kind of a page, its bytes decoded and stored, and the encoding of its values.
-
-    -1 stands for what it does not say in the usual form. The header is read so far only.
-    """
-    head_bytes = bytes(page[:_MOST_HEADER])
-    found = {_KIND: -1, _WHOLE: -1, _STORED: -1}
-    at = field = 0
-    while field < _VALUES and (head := head_bytes[at]) > _LONG:
-        at, field = at + 1, field + (head >> 4)
-        if head & _LONG == STRUCT:
-            break
-        found[field], at = read_number(head_bytes, at)
-    encoding = -1
-    if field == _VALUES and head_bytes[at] >> 4 == 1:
-        _, at = read_number(head_bytes, at + 1)  # the number of values
-        encoding = read_number(head_bytes, at + 1)[0] if head_bytes[at] >> 4 == 1 else -1
-    return found[_KIND], found[_WHOLE], found[_STORED], encoding
-
-
-_MOST_HEADER = 64
-"""The bytes in which the fields of a header are that are read."""
-_LONG = 15
-"""A field's head up to which its number is written in the long form, and the mask of its kind."""
 
 
 # Bounds of pages
@@ -353,15 +313,12 @@ class BoundedColumn:
         """Return the pages of some parts in turn; None if their bounds do not belong to them."""
         if any(len(part.pages.starts) != len(part.bounds.empty) for part in parts):
             return None
-        pages = (
-            np.concatenate([getattr(part.pages, name) for part in parts])
-            for name in ("starts", "ends", "offsets", "sizes")
-        )
         bounds = (
             np.concatenate([getattr(part.bounds, name) for part in parts])
             for name in ("low", "high", "empty")
         )
-        return BoundedColumn(Pages(*pages), PageBounds(parts[0].bounds.kind, *bounds))
+        pages = Pages.joined([part.pages for part in parts])
+        return BoundedColumn(pages, PageBounds(parts[0].bounds.kind, *bounds))
 
 
 @dataclass(frozen=True, slots=True)

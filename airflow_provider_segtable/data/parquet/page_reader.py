@@ -5,11 +5,13 @@
 2. The pages are put together, unchanged, as a small Parquet file in memory: one row group of fewer
    rows. Its footer is the file's own with other offsets and counts (``data.parquet.thrift``). So
    Parquet's own reader decodes them, of any type and encoding.
-3. A column of numbers without nulls and dictionary is an exception: its values are in the pages as
-   they are in memory, so they are taken from there.
-4. Columns whose pages begin at the same rows are one such file; pyarrow cuts all columns alike
+3. A column of numbers without nulls and dictionary is an exception: its values are taken from the
+   pages (``data.parquet.number_pages``).
+4. A column of whole numbers whose least and greatest value in a row group are equal is not read: it
+   is filled. So are the operation and the root of most rows of a base file.
+5. Columns whose pages begin at the same rows are one such file; pyarrow cuts all columns alike
    unless their values are large. A column with fields whose pages differ is read whole.
-5. Bytes are compared with their checksums by the source, as for any other read.
+6. Bytes are compared with their checksums by the source, as for any other read.
 
 Source of the idea: Parquet's page index in readers that skip pages (parquet-java, arrow-rs); pages
 are moved as whole row groups are in ``data.jobs.passthrough``.
@@ -21,12 +23,16 @@ from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.predicate import (
+    AllOf,
+    Among,
+    AnyOf,
+    Compare,
+    Compares,
     Day,
     Moment,
     Predicate,
@@ -37,13 +43,13 @@ from airflow_provider_segtable.data.open_files import load_ranges
 from airflow_provider_segtable.data.parquet.checked_tail import CheckedTail
 from airflow_provider_segtable.data.parquet.descriptor import CheckedSource
 from airflow_provider_segtable.data.parquet.footer import MAGIC, Footer, Group, footer_bytes
+from airflow_provider_segtable.data.parquet.number_pages import EVERY, NumberPages
 from airflow_provider_segtable.data.parquet.page_index import (
     BoundedColumn,
     Numbers,
     Pages,
     RowSpans,
     in_order,
-    plain_values,
     rows_that_may,
 )
 from airflow_provider_segtable.data.parquet.table_file import TableFile, opened, stored_as
@@ -82,22 +88,35 @@ class _Chosen:
         places: Numbers = rows - starts[page] + np.append(0, before)[page]
         return places
 
-    def between(self, start: int, end: int) -> list[int]:
-        """Return the numbers of the pages within a range of the file."""
-        offsets = self.pages.offsets[self.numbers]
-        found: list[int] = self.numbers[slice(*offsets.searchsorted([start, end]))].tolist()
-        return found
-
     @property
     def ranges(self) -> list[tuple[int, int]]:
         """Return where the file has the pages; neighbours are one range."""
-        offsets = self.pages.offsets[self.numbers]
-        ends = offsets + self.pages.sizes[self.numbers]
-        if len(offsets) == 1:
-            return [(int(offsets[0]), int(ends[0]))]
-        (breaks,) = np.nonzero(offsets[1:] != ends[:-1])
-        firsts, lasts = np.append(0, breaks + 1), np.append(breaks, len(ends) - 1)
-        return [*zip(offsets[firsts].tolist(), ends[lasts].tolist(), strict=True)]
+        return self.pages.ranges(self.numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A column for which a test names all values.
+
+    Attributes:
+        column: the column.
+        wanted: the values, ascending.
+        only: whether the test is that the column has one of the values, and no more.
+    """
+
+    column: str
+    wanted: Numbers
+    only: bool
+
+
+def _only(test: Predicate) -> bool:
+    match test:
+        case AllOf(of=(one,)) | AnyOf(of=(one,)):
+            return _only(one)
+        case Compare(how=how):
+            return how is Compares.EQUAL
+        case _:
+            return isinstance(test, Among)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,20 +125,25 @@ class _Shape:
 
     Attributes:
         like: the file as a reader of these columns; it reads nothing.
+        kinds: the type that each column is read in, of those that the file has.
         stored: the flat columns that are stored in the target's type, with their numbers.
         paged: whether a column can be read by pages, of those that were asked for.
-        numbers: the Arrow type and the form of a column of numbers, of those that were asked for.
+        numbers: the pages of column chunks of numbers, of those that were asked for.
+        constants: the only value of column chunks that have one, of those that were asked for.
     """
 
     like: pq.ParquetFile | TableFile
+    kinds: Mapping[str, pa.DataType]
     stored: Mapping[str, int]
     paged: dict[str, bool] = field(default_factory=dict)
-    numbers: dict[str, tuple[pa.DataType, str] | None] = field(default_factory=dict)
+    numbers: dict[tuple[str, int], NumberPages | None] = field(default_factory=dict)
+    constants: dict[tuple[str, int], pa.Scalar | None] = field(default_factory=dict)
 
     @staticmethod
     def of(tail: CheckedTail, schema: pa.Schema) -> "_Shape":
         like = opened(pa.BufferReader(b""), schema, metadata=tail.metadata)
-        return _Shape(like, stored_as(like, schema))
+        kinds = {field.name: field.type for field in like.schema_arrow}
+        return _Shape(like, kinds, stored_as(like, schema))
 
     def leaves(self, tail: CheckedTail, name: str) -> Sequence[int] | None:
         """Return the leaves of a column; None if it has no name to read it by alone."""
@@ -128,29 +152,66 @@ class _Shape:
             return None
         return [leaf for own in stored for leaf in tail.leaves.get(own, ())]
 
-    def number(self, tail: CheckedTail, name: str) -> tuple[pa.DataType, str] | None:
-        """Return the Arrow type and the form of a column of numbers as wide as in memory, or None.
+    def number(self, tail: CheckedTail, name: str, group: int) -> NumberPages | None:
+        """Return a column chunk of numbers without nulls and dictionary; None if it is another.
 
         Pages of such numbers are read without Parquet's reader, which takes four times as long.
         """
-        if name not in self.numbers:
-            at = self.like.schema_arrow.get_field_index(name)
-            kind = pa.null() if at < 0 else self.like.schema_arrow.field(at).type
-            leaves = self.leaves(tail, name) or ()
-            columns = [tail.metadata.schema.column(leaf) for leaf in leaves]
-            word = _WORDS.get(columns[0].physical_type, "") if len(columns) == 1 else ""
-            same = word and _is_stored_so(kind, columns[0])
-            self.numbers[name] = (kind, word) if same else None
-        return self.numbers[name]
+        key = name, group
+        if key not in self.numbers:
+            self.numbers[key] = self._number(tail, name, group)
+        return self.numbers[key]
 
-    def pin(self, tail: CheckedTail, test: Predicate) -> tuple[str, Numbers] | None:
-        """Return a column of numbers for which a test names all values, and these, if any."""
+    def _number(self, tail: CheckedTail, name: str, group: int) -> NumberPages | None:
+        if group == EVERY:
+            firsts = [first for first, _ in tail.group_rows]
+            each = (self.number(tail, name, number) for number in range(len(firsts)))
+            parts = [part for part in each if part is not None]
+            return NumberPages.joined(parts, firsts) if len(parts) == len(firsts) else None
+        kind, leaves = self.kinds.get(name), self.leaves(tail, name) or ()
+        if kind is None or len(leaves) != 1:
+            return None
+        (leaf,) = leaves
+        column, pages = tail.metadata.schema.column(leaf), tail.pages(group, leaf)
+        word, chunk = _WORDS.get(column.physical_type), tail.metadata.row_group(group).column(leaf)
+        if not word or pages is None or not _is_stored_so(kind, column):
+            return None
+        levels = bool(column.max_definition_level)
+        if chunk.has_dictionary_page or (levels and _may_be_null(chunk.statistics)):
+            return None
+        codec = chunk.compression
+        return NumberPages(
+            chunk=(group, leaf), pages=pages, kind=kind, word=word, codec=codec, levels=levels
+        )
+
+    def constant(self, tail: CheckedTail, name: str, group: int) -> pa.Scalar | None:
+        """Return the only value of a column chunk of whole numbers; None if it may have others."""
+        key = name, group
+        if key not in self.constants:
+            self.constants[key] = self._constant(tail, name, group)
+        return self.constants[key]
+
+    def _constant(self, tail: CheckedTail, name: str, group: int) -> pa.Scalar | None:
+        if group == EVERY:
+            each = range(len(tail.group_rows))
+            first, *others = [self.constant(tail, name, number) for number in each]
+            return first if all(other == first for other in others) else None
+        kind, leaf = self.kinds.get(name), self.stored.get(name)
+        if kind is None or leaf is None or not pa.types.is_signed_integer(kind):
+            return None
+        found = tail.metadata.row_group(group).column(leaf).statistics
+        if _may_be_null(found) or not found.has_min_max or found.min_raw != found.max_raw:
+            return None
+        return pa.scalar(found.min_raw, kind)
+
+    def pin(self, tail: CheckedTail, test: Predicate) -> Pin | None:
+        """Return a column of whole numbers for which a test names all values, if there is one."""
         for name in dict.fromkeys(columns_of(test)):
-            values, number = pinned_values(test, name), self.number(tail, name)
-            if values is not None and number is not None:
-                wanted = in_order(values, _kind_of(number[0]))
+            values, kind = pinned_values(test, name), self.kinds.get(name)
+            if values is not None and kind is not None and self.number(tail, name, 0) is not None:
+                wanted = in_order(values, _kind_of(kind))
                 if wanted is not None:
-                    return name, wanted
+                    return Pin(name, wanted, _only(test))
         return None
 
     def is_paged(self, tail: CheckedTail, name: str) -> bool:
@@ -239,15 +300,32 @@ class PagedFile:
         )
         return found if few else None
 
-    def groups(self) -> "Iterator[PagedGroup]":
-        """Yield the row groups."""
-        first, metadata = 0, self.source.tail.metadata
-        for number in range(metadata.num_row_groups):
-            rows = metadata.row_group(number).num_rows
-            yield PagedGroup(
-                source=self.source, shape=self.shape, number=number, first=first, rows=rows
-            )
-            first += rows
+    def pin(self, test: Predicate) -> Pin | None:
+        """Return a column of whole numbers for which a test names all values, if there is one."""
+        return self.shape.pin(self.source.tail, test)
+
+    def whole(self, names: Iterable[str]) -> "PagedGroup | None":
+        """Return all row groups as one; None unless columns are of numbers, or constant, in all."""
+        tail, shape = self.source.tail, self.shape
+        simple = all(
+            shape.constant(tail, name, EVERY) is not None
+            or shape.number(tail, name, EVERY) is not None
+            for name in names
+        )
+        if not simple or self.source.loads:
+            return None
+        rows = tail.metadata.num_rows
+        return PagedGroup(source=self.source, shape=shape, number=EVERY, first=0, rows=rows)
+
+    def groups(self, spans: RowSpans) -> "Iterator[tuple[PagedGroup, RowSpans]]":
+        """Yield the row groups that have some rows, with these, numbered in the row group."""
+        for number, (first, rows) in enumerate(self.source.tail.group_rows):
+            inside = spans.between(first, first + rows)
+            if inside.count:
+                group = PagedGroup(
+                    source=self.source, shape=self.shape, number=number, first=first, rows=rows
+                )
+                yield group, inside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,7 +335,7 @@ class PagedGroup:
     Attributes:
         source: the file.
         shape: how the columns are in it.
-        number: the number of the row group.
+        number: the number of the row group; ``EVERY`` for all as one.
         first: the number of its first row in the file.
         rows: its rows.
     """
@@ -283,20 +361,41 @@ class PagedGroup:
             spans: the rows, numbered in the row group; at least one.
             words: columns among them that are read as dictionaries, by the file's names.
         """
-        chosen = {name: self._chosen(name, spans) for name in names}
-        together: dict[bytes, list[str]] = {}
-        self._load([part for some in chosen.values() for part in some])
-        found: dict[str, pa.Array] = {}
-        for name, some in chosen.items():
-            numbers = self._plain(name, some, spans)
-            if numbers is None:
-                together.setdefault(some[0].spans if some else b"", []).append(name)
+        found = self._filled(names, spans)
+        needed = [name for name in names if name not in found]
+        if self.source.loads:
+            self._load([part for name in needed for part in self._chosen(name, spans)])
+        rows, left = spans.rows, list[str]()
+        for name in needed:
+            numbers = self.shape.number(self.tail, name, self.number)
+            taken = None if numbers is None else numbers.taken(self.source, rows)
+            if taken is None:
+                left.append(name)
             else:
-                found[name] = numbers
-        for alike in together.values():
-            parts = [part for name in alike for part in chosen[name]]
+                found[name] = taken
+        for alike, parts in self._together(left, spans):
             found |= self._decoded(alike, parts, spans, words)
         return found
+
+    def _together(
+        self, names: Sequence[str], spans: RowSpans
+    ) -> Iterator[tuple[list[str], list[_Chosen]]]:
+        """Yield columns whose pages begin at the same rows, with their pages."""
+        alike: dict[bytes, dict[str, list[_Chosen]]] = {}
+        for name in names:
+            some = self._chosen(name, spans)
+            alike.setdefault(some[0].spans if some else b"", {})[name] = some
+        for columns in alike.values():
+            yield [*columns], [part for some in columns.values() for part in some]
+
+    def _filled(self, names: Sequence[str], spans: RowSpans) -> dict[str, pa.Array]:
+        """Return the columns that have one value in the row group."""
+        constants = {name: self.shape.constant(self.tail, name, self.number) for name in names}
+        return {
+            name: pa.repeat(value, spans.count)
+            for name, value in constants.items()
+            if value is not None
+        }
 
     def _chosen(self, name: str, spans: RowSpans) -> list[_Chosen]:
         """Return the pages to read of each leaf of a column."""
@@ -313,8 +412,6 @@ class PagedGroup:
 
     def _load(self, parts: Sequence[_Chosen]) -> None:
         """Load the pages that are read, where each request is a round trip."""
-        if not self.source.loads:
-            return
         dictionaries = (self._dictionary(part) for part in parts)
         wanted = [each for each in dictionaries if each is not None]
         load_ranges(self.source, [*wanted, *(each for part in parts for each in part.ranges)])
@@ -350,80 +447,18 @@ class PagedGroup:
         whole = table.combine_chunks()
         return {name: _one(whole.column(name)) for name in names}
 
-    def _plain(self, name: str, parts: Sequence[_Chosen], spans: RowSpans) -> pa.Array | None:
-        """Return some rows of a column of plain numbers; None if it is stored in another way."""
-        if len(parts) != 1 or (number := self.shape.number(self.tail, name)) is None:
-            return None
-        part, (kind, word) = parts[0], number
-        levels = self._levels(part)
-        if levels is None:
-            return None
-        rows, found = spans.rows, []
-        for first, values in self._values(part, word, levels=levels):
-            if values is None:
-                return None
-            inside = slice(*rows.searchsorted([first, first + len(values)]))
-            found.append(values[rows[inside] - first])
-        whole = np.concatenate(found)
-        return pa.Array.from_buffers(kind, len(whole), [None, pa.py_buffer(whole)])
+    def find(self, pin: Pin, spans: RowSpans) -> tuple[Numbers, pa.Array] | None:
+        """Return the rows among some with a pinned value, and their values.
 
-    def _values(
-        self, part: _Chosen, word: str, *, levels: bool
-    ) -> Iterator[tuple[int, npt.NDArray[Any] | None]]:
-        """Yield the first row of each page, and its numbers; None if they are not plain."""
-        pages, size = part.pages, np.dtype(word).itemsize
-        codec = self.tail.metadata.row_group(self.number).column(part.column).compression
-        for start, end in part.ranges:
-            data = self.source.view(start, end - start)
-            for page in part.between(start, end):
-                first, count = int(pages.starts[page]), int(pages.ends[page] - pages.starts[page])
-                at, bytes_ = int(pages.offsets[page]) - start, int(pages.sizes[page])
-                found = plain_values(data[at : at + bytes_], codec, count * size, levels=levels)
-                yield first, None if found is None else np.frombuffer(found, word)
-
-    def find(self, name: str, wanted: Numbers, spans: RowSpans) -> tuple[Numbers, pa.Array] | None:
-        """Return the rows with one of some numbers in a column, and their numbers.
-
-        None if the column's pages are not of plain numbers. A page of ascending numbers, as of a
-        key, is searched for each wanted number.
-
-        Args:
-            name: the column.
-            wanted: the numbers, ascending.
-            spans: the rows to look at.
+        None if the column's pages are not of plain numbers. Rows of the same pages may be among
+        them.
         """
-        parts, number = self._chosen(name, spans), self.shape.number(self.tail, name)
-        if number is None or len(parts) != 1 or (levels := self._levels(parts[0])) is None:
+        numbers = self.shape.number(self.tail, pin.column, self.number)
+        if numbers is None:
             return None
-        rows, found = [], []
-        for first, values in self._values(parts[0], number[1], levels=levels):
-            if values is None:
-                return None
-            inside = _found(values, wanted)
-            rows.append(inside + first)
-            found.append(values[inside])
-        whole = np.concatenate(found)
-        array = pa.Array.from_buffers(number[0], len(whole), [None, pa.py_buffer(whole)])
-        return np.concatenate(rows), array
-
-    def _levels(self, part: _Chosen) -> bool | None:
-        """Return whether pages have levels before values; None if they have nulls or codes."""
-        chunk = self.tail.metadata.row_group(self.number).column(part.column)
-        levels = bool(self.tail.metadata.schema.column(part.column).max_definition_level)
-        if chunk.has_dictionary_page or (levels and _may_be_null(chunk.statistics)):
-            return None
-        return levels
-
-
-def _found(values: npt.NDArray[Any], wanted: Numbers) -> Numbers:
-    """Return the places of the wanted numbers among others, ascending."""
-    if len(values) > 1 and not (values[1:] >= values[:-1]).all():
-        return np.flatnonzero(np.isin(values, wanted))
-    near = wanted[slice(wanted.searchsorted(values[0]), wanted.searchsorted(values[-1], "right"))]
-    firsts, ends = values.searchsorted(near), values.searchsorted(near, side="right")
-    if (ends - firsts <= 1).all():
-        return firsts[ends > firsts]
-    return RowSpans(firsts, ends).rows
+        if self.source.loads:
+            load_ranges(self.source, numbers.unkept(self.source, spans))
+        return numbers.find(self.source, pin.wanted, spans)
 
 
 def _may_be_null(found: Any) -> bool:

@@ -40,7 +40,7 @@ Choosing pages, by the page indexes before the footer:
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY
 from io import RawIOBase
@@ -75,14 +75,21 @@ from airflow_provider_segtable.data.parquet.page_index import (
     Flags,
     RowSpans,
 )
-from airflow_provider_segtable.data.parquet.page_reader import PagedFile, PagedGroup, paged_file
+from airflow_provider_segtable.data.parquet.page_reader import (
+    PagedFile,
+    PagedGroup,
+    Pin,
+    paged_file,
+)
 from airflow_provider_segtable.data.parquet.table_file import (
     TableFile,
     column_ranges,
     opened,
     plain_columns,
+    repeats,
     stored_as,
     stored_bytes,
+    with_words,
 )
 from airflow_provider_segtable.data.row_filter import ROOT_TYPE, RowFilter
 from airflow_provider_segtable.data.rows import instants
@@ -276,6 +283,10 @@ def seekable(source: Source, whole: int) -> pa.BufferReader | SourceFile:
     return SourceFile(source)
 
 
+_Numbered = tuple[int, pa.RecordBatch, bool]
+"""The number of a batch's first row, the batch, and whether all of its rows match."""
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentRead:
     """A read of a segment's rows.
@@ -294,6 +305,7 @@ class SegmentRead:
         where: leave out row groups in which no row matches; the other rows are not filtered.
         batch_rows: the most rows of a batch.
         views: tails of files that were read before, in bounded memory.
+        words: columns of text or bytes to return as dictionaries.
     """
 
     files: DataFiles
@@ -309,6 +321,7 @@ class SegmentRead:
     where: Condition | None = None
     batch_rows: int = BATCH_ROWS
     views: Views | None = None
+    words: Sequence[str] = ()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows.
@@ -318,13 +331,26 @@ class SegmentRead:
             ChecksumMismatch: the file was damaged after it was written.
             CorruptTable: the file differs from its entry in the log.
         """
+        return (batch for batch, _ in self._batches())
+
+    def matching(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows for which ``where`` holds, whose columns are read; errors as ``batches``.
+
+        Rows that were found by their values are not compared again.
+        """
+        where = self.where
+        for batch, exact in self._batches():
+            yield batch if where is None or (exact and where.exact) else where.keep(batch)
+
+    def _batches(self) -> Iterator[tuple[pa.RecordBatch, bool]]:
+        """Yield the rows, and whether the test of ``where`` holds for all of a batch."""
         target, clip, row_filter = self._target, self._clip, self._filter
         with self._accessed() as source:
-            for first, batch in self._rows(source):
+            for first, batch, exact in self._rows(source):
                 rows = row_filter.addressed(batch, first) if self.addressed else batch
                 kept = row_filter.sifted(rows, first)
                 clipped = _clipped(kept, self.time_column, clip) if clip else kept
-                yield _in_schema(clipped, target)
+                yield _in_schema(clipped, target), exact
 
     def numbered(self) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield rows as the file has them, each batch with the number of its first row.
@@ -342,6 +368,22 @@ class SegmentRead:
                 many = parquet.metadata.row_group(number).num_rows > BATCH_ROWS
                 found = parquet.iter_batches(row_groups=[number], columns=names, use_threads=many)
                 yield pa.Table.from_batches([_in_schema(each, target) for each in found], target)
+
+    def repeating(self) -> set[str]:
+        """Return the columns to read of few distinct values, by the first row group; see ``words``.
+
+        Errors as ``batches``.
+        """
+        with self._opened(planned=True) as (parquet, _, _):
+            if not parquet.num_row_groups:
+                return set()
+            group, stored = parquet.metadata.row_group(0), stored_as(parquet, self.schema)
+            return {
+                name
+                for name in self._read
+                if name in stored
+                and repeats(group.column(stored[name]), self.schema.field(name).type)
+            }
 
     def plan(self) -> FilePlan:
         """Return the planned read, by the file's footer; errors as ``batches``."""
@@ -368,9 +410,10 @@ class SegmentRead:
             read=number in choice.read,
         )
 
-    def _rows(self, source: Source) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def _rows(self, source: Source) -> Iterator[_Numbered]:
         """Yield the rows that may match, each batch with the number of its first row.
 
+        The last value is whether the test holds for all of them.
         Rows of a batch follow each other in the file if they are addressed or left out by position.
         """
         test = self._test
@@ -381,7 +424,8 @@ class SegmentRead:
                 yield from self._in_pages(paged, test, may)
                 return
         with self._parquet(source) as (parquet, choice):
-            yield from self._in_groups(source, parquet, choice)
+            for first, batch in self._in_groups(source, parquet, choice):
+                yield first, batch, False
 
     def _in_groups(
         self, source: Source, parquet: pq.ParquetFile | TableFile, choice: GroupChoice
@@ -390,52 +434,85 @@ class SegmentRead:
         stretches = self._stretches(source, parquet, choice)
         yield from _numbered(parquet, choice, list(self._read), self.batch_rows, stretches)
 
-    def _in_pages(
-        self, paged: PagedFile, test: Predicate, may: RowSpans
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def _in_pages(self, paged: PagedFile, test: Predicate, may: RowSpans) -> Iterator[_Numbered]:
         """Yield the rows that match, or the pages that have them."""
-        for group in paged.groups():
-            inside = may.between(group.first, group.first + group.rows)
-            if inside.count and self._filter.may_keep(group.first, group.rows):
-                for some in inside.pieces(PAGED_ROWS):
-                    for first, batch in self._of_pages(group, test, some):
-                        yield group.first + first, batch
+        pin, passes_all = paged.pin(test), self._passes_all
+        if passes_all and (whole := paged.whole({*self._read, *columns_of(test)})) is not None:
+            yield from self._of_group(whole, test, pin, may)
+            return
+        for group, inside in paged.groups(may):
+            if passes_all or self._filter.may_keep(group.first, group.rows):
+                for first, batch, exact in self._of_group(group, test, pin, inside):
+                    yield group.first + first, batch, exact
+
+    def _of_group(
+        self, group: PagedGroup, test: Predicate, pin: Pin | None, may: RowSpans
+    ) -> Iterator[_Numbered]:
+        """Yield the rows of a row group that match, or those of a page with one."""
+        hits = None if pin is None else group.find(pin, may)
+        if pin is None or hits is None:
+            for some in may.pieces(PAGED_ROWS):
+                yield from self._of_pages(group, test, some, {})
+            return
+        rows, numbers = hits
+        if self._together:
+            for piece in may.having(rows).pieces(PAGED_ROWS):
+                yield from self._of_pages(group, test, piece, {})
+            return
+        left = None if pin.only else test
+        for at in range(0, len(rows), PAGED_ROWS):
+            known = {pin.column: numbers.slice(at, PAGED_ROWS)}
+            spans = RowSpans.of_rows(rows[at : at + PAGED_ROWS])
+            yield from self._of_pages(group, left, spans, known)
+
+    @property
+    def _together(self) -> bool:
+        """Return whether whole pages stay together, because rows are known by their positions."""
+        return self.addressed or not self._passes_all
+
+    @property
+    def _passes_all(self) -> bool:
+        """Return whether the row filter leaves no row out."""
+        return self.row_filter is None or self.row_filter.passes_all
 
     def _of_pages(
-        self, group: PagedGroup, test: Predicate, may: RowSpans
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield the rows of some pages of a row group that match, or those of a page with one."""
-        together = self.addressed or not self._filter.passes_all
-        tested, spans = [*dict.fromkeys(columns_of(test))], may
-        found: dict[str, pa.Array] = {}
-        pin = group.shape.pin(group.tail, test)
-        hits = None if pin is None else group.find(*pin, may)
-        if pin is not None and hits is not None:
-            rows, numbers = hits
-            if not len(rows):
-                return
-            spans = may.having(rows) if together else RowSpans.of_rows(rows)
-            found = {} if together else {pin[0]: numbers}
+        self,
+        group: PagedGroup,
+        test: Predicate | None,
+        spans: RowSpans,
+        known: Mapping[str, pa.Array],
+    ) -> Iterator[_Numbered]:
+        """Yield the rows of some pages of a row group that match, or those of a page with one.
+
+        Args:
+            group: the row group.
+            test: the condition; None if all of the rows match.
+            spans: the rows.
+            known: columns of these rows.
+        """
+        together, found = self._together, {**known}
+        tested = [*known] if test is None else [*dict.fromkeys(columns_of(test))]
         found |= group.read([name for name in tested if name not in found], spans)
         typed = [_as(found[name], self.schema.field(name).type) for name in tested]
         first = pa.record_batch(typed, names=tested)
-        keep = _matching(first, test)
-        keep = spans.whole(keep) if together else keep
-        if not keep.any():
-            return
-        if not keep.all():
-            spans, first = RowSpans.of_rows(spans.rows[keep]), first.filter(pa.array(keep))
+        if test is not None:
+            keep = _matching(first, test)
+            keep = spans.whole(keep) if together else keep
+            if not keep.any():
+                return
+            if not keep.all():
+                spans, first = RowSpans.of_rows(spans.rows[keep]), first.filter(pa.array(keep))
         words = [ROOT] if ROOT in self._read else []  # pyarrow requires that the column is read
         rest = group.read([name for name in self._read if name not in tested], spans, words)
         columns = {**dict(zip(tested, first.columns, strict=True)), **rest}
         names = self._read or tuple(tested)  # a batch without columns loses its number of rows
         batch = pa.record_batch([columns[name] for name in names], names=list(names))
         if not together:
-            yield int(spans.starts[0]), batch
+            yield int(spans.starts[0]), batch, test is None
             return
         at = 0
         for start, end in zip(spans.starts.tolist(), spans.ends.tolist(), strict=True):
-            yield start, batch.slice(at, end - start)
+            yield start, batch.slice(at, end - start), False
             at += end - start
 
     @property
@@ -488,7 +565,7 @@ class SegmentRead:
     @contextmanager
     def _parquet(self, source: Source) -> Iterator[tuple[pq.ParquetFile | TableFile, GroupChoice]]:
         """Open a file as Parquet, and choose its row groups."""
-        words = [ROOT] if ROOT in self._read else []  # pyarrow requires that the column is read
+        words = [*self.words, *([ROOT] if ROOT in self._read else [])]  # pyarrow: columns it reads
         known = source.metadata if isinstance(source, CheckedSource | AdoptedSource) else None
         with opened(SourceFile(source), self.schema, words=words, metadata=known) as parquet:
             file = SourceFile(source)
@@ -521,6 +598,7 @@ class SegmentRead:
     @property
     def _target(self) -> pa.Schema:
         target = plain_columns(pa.schema([self.schema.field(name) for name in self._wanted]))
+        target = with_words(target, self.words)
         if self.addressed:
             target = target.append(pa.field(ROOT, ROOT_TYPE)).append(pa.field(ROW, pa.int64()))
         return target

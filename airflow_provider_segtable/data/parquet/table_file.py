@@ -22,7 +22,7 @@ Source of the idea: Iceberg's column projection by field id.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Self
 
@@ -160,6 +160,15 @@ def may_be_left_out(field: "pa.Field[Any]") -> bool:
     return (field.metadata or {}).get(_OLD_NAME) == b""
 
 
+def with_words(schema: pa.Schema, words: Iterable[str]) -> pa.Schema:
+    """Return a schema in which some columns have dictionaries."""
+    for name in words:
+        at = schema.get_field_index(name)
+        kind = pa.dictionary(pa.int32(), schema.field(at).type)
+        schema = schema.set(at, schema.field(at).with_type(kind))
+    return schema
+
+
 def default_of(field: "pa.Field[Any]") -> Any:
     """Return a column's value in rows of files that lack it."""
     text = (field.metadata or {}).get(_DEFAULT)
@@ -234,6 +243,19 @@ def _paths(metadata: pq.FileMetaData) -> set[str]:
 def target_name(parquet: "pq.ParquetFile | TableFile", path: str) -> str | None:
     """Return the target column that a file's column is; None if the target lacks it."""
     return parquet.shown_as(path) if isinstance(parquet, TableFile) else path
+
+
+def repeats(chunk: pq.ColumnChunkMetaData, kind: pa.DataType) -> bool:
+    """Return whether a column chunk is text or bytes of few values, all in its dictionary.
+
+    A writer gives a dictionary up when it grows too large; the other values then take their own
+    bytes, and four for their length.
+    """
+    if not (pa.types.is_string(kind) or pa.types.is_binary(kind)) or not chunk.has_dictionary_page:
+        return False
+    words = chunk.data_page_offset - (chunk.dictionary_page_offset or 0)
+    few = words * 4 <= chunk.total_compressed_size
+    return bool(few and chunk.total_uncompressed_size <= 4 * chunk.num_values)
 
 
 def stored_as(parquet: "pq.ParquetFile | TableFile", schema: pa.Schema) -> dict[str, int]:

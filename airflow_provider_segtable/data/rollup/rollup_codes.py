@@ -32,6 +32,7 @@ from airflow_provider_segtable.core.tables.rollup_kind import QueryGranularity
 from airflow_provider_segtable.core.time import DAY_US, MONDAY_US, Instant, iso
 from airflow_provider_segtable.data.arrow_schema import is_numeric
 from airflow_provider_segtable.data.rows import US_PER_UNIT, instants
+from airflow_provider_segtable.data.sort_keys import whole
 
 # Codes and groups
 Longs = NDArray[np.int64]
@@ -84,18 +85,9 @@ def _numbers(values: Longs, kind: pa.DataType, mask: Flags | None) -> pa.Array:
     return pa.array(values, mask=mask).cast(kind)
 
 
-def combined(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array, with one dictionary."""
-    if not isinstance(column, pa.ChunkedArray):
-        return column
-    if pa.types.is_dictionary(column.type):
-        column = column.unify_dictionaries()
-    return column.combine_chunks()
-
-
 def coded(column: pa.Array | pa.ChunkedArray) -> Codes:
     """Return a column of a sortable type as codes."""
-    array = combined(column)
+    array = whole(column)
     kind = array.type
     if not (pa.types.is_dictionary(kind) or is_numeric(kind)):
         return _ranked(array.dictionary_encode(), kind)
@@ -170,7 +162,7 @@ class Steps:
 
 def cut_times(column: pa.Array | pa.ChunkedArray, granularity: QueryGranularity) -> Steps:
     """Truncate a time column without nulls to a granularity."""
-    array = combined(column)
+    array = whole(column)
     at = plain(instants(array))
     return Steps(Codes(_steps(at, granularity), None, array.type), granularity)
 
@@ -328,7 +320,7 @@ def summed(metric: Metric, column: pa.ChunkedArray, groups: Groups) -> pa.Array:
     Raises:
         InvalidInput: a sum does not fit.
     """
-    array = combined(column)
+    array = whole(column)
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     valid = validity(array)

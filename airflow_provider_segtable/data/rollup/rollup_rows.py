@@ -60,7 +60,6 @@ from airflow_provider_segtable.data.rollup.rollup_codes import (
     Groups,
     Longs,
     coded,
-    combined,
     cut_times,
     grouped,
     plain,
@@ -71,6 +70,7 @@ from airflow_provider_segtable.data.rollup.rollup_codes import (
 from airflow_provider_segtable.data.row_checks import check_times, conformed
 from airflow_provider_segtable.data.row_filter import RowFilter, row_filter_of
 from airflow_provider_segtable.data.rows import instants
+from airflow_provider_segtable.data.sort_keys import whole
 from airflow_provider_segtable.ports.files import DataFiles
 
 Columns = dict[str, pa.Array]
@@ -99,7 +99,7 @@ def from_input(rows: pa.Table, rollup: Rollup, *, time_column: str) -> pa.Table:
     """
     check_arrow(rollup)
     check_times(rows.column(time_column), time_column)
-    at = plain(instants(combined(rows.column(time_column))))
+    at = plain(instants(whole(rows.column(time_column))))
     groups, columns = _grouped(rows, rollup, time_column)
     hidden = {EVENTS: sizes(groups)}
     for metric in rollup.metrics:
@@ -163,7 +163,7 @@ def _grouped(rows: pa.Table, rollup: Rollup, time_column: str) -> tuple[Groups, 
 
 
 def _exact(rows: pa.Table, metric: Metric) -> Longs:
-    return plain(combined(rows.column(metric.at)))
+    return plain(whole(rows.column(metric.at)))
 
 
 def _made_schema(given: pa.Schema, rollup: Rollup, time_column: str) -> pa.Schema:

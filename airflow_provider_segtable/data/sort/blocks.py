@@ -115,12 +115,7 @@ class Shape:
     @property
     def worded(self) -> pa.Schema:
         """Return the schema with dictionary types."""
-        schema = self.schema
-        for name in self.dictionaries:
-            at = schema.get_field_index(name)
-            kind = pa.dictionary(pa.int32(), schema.field(at).type)
-            schema = schema.set(at, schema.field(at).with_type(kind))
-        return schema
+        return table_file.with_words(self.schema, self.dictionaries)
 
 
 @contextmanager

@@ -37,12 +37,17 @@ from airflow_provider_segtable.core.segment import Roots, Segment, SegmentId, Sh
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.data import sort_keys
-from airflow_provider_segtable.data.jobs.segment_writer import SegmentPlacement, emptied, ingested
-from airflow_provider_segtable.data.jobs.sorted_writer import (
+from airflow_provider_segtable.data.jobs.segment_writer import (
     ARROW_SCHEMA,
+    SegmentPlacement,
     arrow_schema_entry,
-    group_rows,
+    emptied,
+    ingested,
+    of_used_words,
     plain_schema,
+)
+from airflow_provider_segtable.data.jobs.sorted_writer import (
+    group_rows,
     probed,
     sorted_rows,
     writer,
@@ -414,7 +419,7 @@ def _write(job: GatherJob, files: DataFiles, output: Output, parts: Iterator[pa.
         sink = ChecksumSink(plain)
         with writer(SinkFile(sink), schema, task.keying, task.shape.coded) as parquet:
             for group in _groups(task, parts):
-                parquet.write_table(group, row_group_size=max(1, group.num_rows))
+                parquet.write_table(of_used_words(group), row_group_size=max(1, group.num_rows))
                 seen.add(group, task)
             if not seen.rows:
                 return emptied(output.id, job.created, _placement(job, output))

@@ -30,7 +30,7 @@ from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.data.jobs.sorted_writer import probed, sorted_rows
 from airflow_provider_segtable.data.open_files import open_files
 from airflow_provider_segtable.data.parquet.descriptor import TABLE_KEY
-from airflow_provider_segtable.data.parquet.table_file import TableFile, target_name
+from airflow_provider_segtable.data.parquet.table_file import TableFile, repeats, target_name
 from airflow_provider_segtable.data.row_filter import RowFilter
 from airflow_provider_segtable.data.sort.blocks import (
     Block,
@@ -346,18 +346,12 @@ def _plain(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 def _wordy(columns: Chunks, schema: pa.Schema) -> set[str]:
     """Return the columns whose dictionary is small beside their data."""
-    return {name for name, chunk in columns.items() if _repeats(name, chunk, schema)}
-
-
-def _repeats(name: str, chunk: pq.ColumnChunkMetaData, schema: pa.Schema) -> bool:
-    at = schema.get_field_index(name)
-    if at < 0 or not chunk.has_dictionary_page:
-        return False
-    kind = schema.field(at).type
-    if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
-        return False
-    dictionary = chunk.data_page_offset - (chunk.dictionary_page_offset or 0)
-    return bool(dictionary * 4 <= chunk.total_compressed_size)
+    present = {*schema.names}
+    return {
+        name
+        for name, chunk in columns.items()
+        if name in present and repeats(chunk, schema.field(name).type)
+    }
 
 
 def _probed(

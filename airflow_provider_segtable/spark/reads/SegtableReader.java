@@ -13,9 +13,11 @@ import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
-import org.apache.spark.sql.catalyst.expressions.Literal$;
-import org.apache.spark.sql.catalyst.expressions.UnsafeArrayData;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.Not;
+import org.apache.spark.sql.catalyst.expressions.objects.Invoke;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.ExpressionUtils$;
 import org.apache.spark.sql.classic.SparkSession;
@@ -25,11 +27,12 @@ import org.apache.spark.sql.execution.datasources.PartitionDirectory$;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat$;
 import org.apache.spark.sql.functions;
-import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.types.BooleanType$;
 import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.LongType$;
+import org.apache.spark.sql.types.ObjectType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
+import org.apache.spark.util.collection.BitSet;
 import scala.Option;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
@@ -39,9 +42,11 @@ import scala.jdk.javaapi.CollectionConverters;
  *
  * <p>1. The caller gives path and size of each file, as the log has them: nothing is listed.
  *
- * <p>2. Each file has constant columns, which Spark takes for partition values. A bit array marks
- * rows of all files; one constant is the number of a file's first bit. Spark's reader counts rows if
- * the schema has its column for that. So a row's bit costs an addition and an access to an array.
+ * <p>2. Each file has constant columns, which Spark takes for partition values. A bit set marks rows
+ * of all files; one constant is the number of a file's first bit. Spark's reader counts rows if the
+ * schema has its column for that. So a row's bit costs an addition and a look at a bit. The set is
+ * Spark's own class, so executors have it. As a literal of an array it would be hashed, compared and
+ * printed wherever Spark looks at the plan.
  *
  * <p>3. Only the driver needs this class: executors see Spark's own scan and expressions.
  */
@@ -51,7 +56,8 @@ public class SegtableReader {
    * Returns the rows of files.
    *
    * @param request JSON: options of the reader, schema and constants as Spark's JSON of types, files as
-   *     lists of path, size and values of the constants, first as the name of the constant for marks
+   *     lists of path, size and values of the constants, first as the name of the constant for marks,
+   *     columns to return where rows are left out
    * @param marks words of 64 bits, least first; null if no rows are left out
    */
   public Object read(Object session, String request, byte[] marks) throws IOException {
@@ -73,12 +79,22 @@ public class SegtableReader {
     Dataset rows = ((SparkSession) session).baseRelationToDataFrame(relation);
     if (marks == null) return rows;
     Column first = functions.col(((JsonNode) asked.get("first")).asText());
-    return rows.where(unmarked(first.plus(functions.col(rowNumber())), marks));
+    rows = rows.where(unmarked(first.plus(functions.col(rowNumber())), marks));
+    return rows.select(columns((JsonNode) asked.get("columns")));
   }
 
   /** Returns the column by which Spark's reader numbers the rows of a file. */
   public String rowNumber() {
     return ParquetFileFormat$.MODULE$.ROW_INDEX_TEMPORARY_COLUMN_NAME();
+  }
+
+  private static Seq columns(JsonNode names) {
+    List found = new ArrayList();
+    for (int i = 0; i < names.size(); i++) {
+      String name = ((JsonNode) names.get(i)).asText();
+      found.add(functions.col("`" + name.replace("`", "``") + "`"));
+    }
+    return Files.seq(found);
   }
 
   private static scala.collection.immutable.Map options(JsonNode given) {
@@ -91,20 +107,28 @@ public class SegtableReader {
     return scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(found));
   }
 
+  /** Returns whether a row is not marked: one call of a class that all executors have. */
   private static Column unmarked(Column at, byte[] marks) {
-    long[] words = new long[marks.length / 8];
-    ByteBuffer.wrap(marks).order(ByteOrder.LITTLE_ENDIAN).asLongBuffer().get(words);
-    Object type = new ArrayType(LongType$.MODULE$, false);
-    Column all =
-        ExpressionUtils$.MODULE$.column(
-            Literal$.MODULE$.create(UnsafeArrayData.fromPrimitiveArray(words), (DataType) type));
-    Column word = functions.get(all, functions.shiftright(at, 6).cast("int"));
-    Column bit = at.bitwiseAND(Long.valueOf(63)).cast("int");
-    Column[] shifted = new Column[] {word, bit};
-    return functions
-        .call_function("shiftright", shifted)
-        .bitwiseAND(Long.valueOf(1))
-        .equalTo(Long.valueOf(0));
+    Object type = new ObjectType(BitSet.class);
+    Expression all = new Literal(bits(marks), (DataType) type);
+    List number = new ArrayList();
+    number.add(ExpressionUtils$.MODULE$.expression(at.cast("int")));
+    Seq none = Files.seq(new ArrayList());
+    Object flag = BooleanType$.MODULE$;
+    Expression marked =
+        new Invoke(all, "get", (DataType) flag, Files.seq(number), none, true, false, true);
+    return ExpressionUtils$.MODULE$.column(new Not(marked));
+  }
+
+  private static BitSet bits(byte[] marks) {
+    ByteBuffer words = ByteBuffer.wrap(marks).order(ByteOrder.LITTLE_ENDIAN);
+    BitSet found = new BitSet(marks.length * 8);
+    for (int i = 0; i < marks.length / 8; i++) {
+      for (long left = words.getLong(i * 8); left != 0; left &= left - 1) {
+        found.set(i * 64 + Long.numberOfTrailingZeros(left));
+      }
+    }
+    return found;
   }
 
   /** Files of which rows are named by their numbers; Spark's plans show the class. */

@@ -8,15 +8,16 @@ A snapshot, with Spark's own Parquet reader:
    on the event time. Segments in which no row can match a condition, by their event times or by an
    index, are not read (``table.chosen_files``). Event times choose files only where the session's
    zone is UTC: in another zone, a time without zone means another instant.
-3. Spark filters deleted rows by their bits. In a file with runs the bit is that of the row number
-   in the file, and an array in the plan (``native_files``); in others that of the address in the
-   hidden columns (``row_bitmaps``). Rollup tables use the predicates of predicate deletes. Files
-   without applicable deletes are read unfiltered; of files with known numbers of rows that are
-   only counted, nothing is read.
+3. Spark filters deleted rows by their bits. The bit is that of the row number in the file, and in a
+   set in the plan (``native_files``). Where hidden columns have the rows' addresses, the driver
+   finds the numbers; of very many rows, tasks compare the addresses (``row_bitmaps``). Rollup
+   tables use the predicates of predicate deletes. Files without applicable deletes are read
+   unfiltered; of files with known numbers of rows that are only counted, nothing is read.
 4. Files of each schema are read by its own names and types, then brought to the present columns
    (``spark_columns``).
 5. Columns that Spark's reader does not support are read by pyarrow in tasks (``keyed_scan``): the
-   same rows, but slower, because they cross into Spark one by one. So are files in memory.
+   same rows, but slower, because they cross into Spark one by one. So are files in memory, and all
+   files where this Spark's interfaces do not fit (``native_files``); then the plan says so.
 6. Footers are compared with their checksums here; Spark's reader compares pages with Parquet's
    own, but not page headers (ADR 0015). ``Snapshot.checked`` switches both off.
 7. Until a major compaction, the files of a rollup table may have several rows of a group. With
@@ -71,6 +72,7 @@ from airflow_provider_segtable.data.where import timed
 from airflow_provider_segtable.spark.driver.spark_connect import check_in_driver
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.keyed_scan import (
+    MOST_LOOKED_AT,
     NAMES,
     arrow_scan,
     dealt,
@@ -79,8 +81,8 @@ from airflow_provider_segtable.spark.reads.keyed_scan import (
     read_in_tasks,
     tasks_for,
 )
-from airflow_provider_segtable.spark.reads.native_files import NativeRead
-from airflow_provider_segtable.spark.reads.row_bitmaps import by_root, unmarked
+from airflow_provider_segtable.spark.reads.native_files import NativeRead, native_fault
+from airflow_provider_segtable.spark.reads.row_bitmaps import by_root, marks_of, unmarked
 from airflow_provider_segtable.spark.spark_columns import (
     FileColumns,
     column,
@@ -476,6 +478,7 @@ class _Asked:
     carried: tuple[str, ...] = ()
     row_filters: dict[SegmentId, RowFilter] = field(default_factory=dict)
     marks: dict[SegmentId, Flags] = field(default_factory=dict)
+    looked_up: set[SegmentId] = field(default_factory=set)
 
     def rows(self, visible: Iterable[Clipped]) -> DataFrame:
         """Return the rows of segments, each clipped to its interval."""
@@ -483,6 +486,7 @@ class _Asked:
         new = [segment for segment, _ in found if segment.id not in self.row_filters]
         files, state = self.snapshot.ports.files, self.snapshot.state
         self.row_filters.update(row_filters(files, state, dict.fromkeys(new)))
+        self._look_up(segment for segment, _ in found)
         ways: dict[_Way, list[Segment]] = {}
         for segment, clip in found:
             ways.setdefault(self._way(clip, segment), []).append(segment)
@@ -509,11 +513,9 @@ class _Asked:
 
     def _way(self, clip: Interval | None, segment: Segment) -> _Way:
         row_filter = self.row_filters[segment.id]
-        numbered = bool(row_filter.runs)
-        if numbered and not row_filter.passes_all and segment.id not in self.marks:
-            gone = row_filter.gone()
-            if gone.any():
-                self.marks[segment.id] = gone
+        numbered = bool(row_filter.runs) or segment.id in self.looked_up
+        if row_filter.runs and not row_filter.passes_all and segment.id not in self.marks:
+            self._mark(segment, row_filter.gone())
         return _Way(
             clip,
             segment.schema,
@@ -524,13 +526,33 @@ class _Asked:
             predicates=row_filter.predicates,
         )
 
+    def _mark(self, segment: Segment, gone: Flags) -> None:
+        if gone.any():
+            self.marks[segment.id] = gone
+
+    def _look_up(self, segments: Iterable[Segment]) -> None:
+        """Find the numbers of deleted rows of files whose hidden columns have their addresses.
+
+        Beyond ``MOST_LOOKED_AT`` rows, tasks compare the addresses.
+        """
+        left = MOST_LOOKED_AT
+        for segment in () if self.addressed else segments:
+            row_filter = self.row_filters[segment.id]
+            named = not row_filter.runs and row_filter.deleted and row_filter.chosen is None
+            if not named or segment.rows > left:
+                continue
+            left -= segment.rows
+            self.looked_up.add(segment.id)
+            self._mark(segment, marks_of(self.snapshot, segment, row_filter))
+
     def _frame(self, way: _Way, segments: list[Segment]) -> DataFrame:
         time = self.snapshot.state.table.time_column
         asked = [*self.wanted, *([time] if way.clip else [])]
         fields = _fields(self.known, list(dict.fromkeys(asked)))
         stored = FileColumns.of(self.snapshot.state.table, way.schema, fields)
         plain = readable(fields) == fields and readable(stored.schema) == stored.schema
-        if plain and not way.held:
+        fault = native_fault(self.spark) if plain and not way.held else ""
+        if plain and not way.held and not fault:
             if self.snapshot.checked:
                 check_footers(self.snapshot.ports.files, segments)
             frame = self._sifted(self._read(way, segments, fields), way, segments)
@@ -543,6 +565,7 @@ class _Asked:
                 self.row_filters,
                 addressed=self.addressed,
                 carried=self.carried,
+                why=fault,
             )
             plain = False
         frame = frame.where(within(frame, time, way.clip)) if way.clip else frame

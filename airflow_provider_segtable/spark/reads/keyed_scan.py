@@ -46,6 +46,7 @@ from airflow_provider_segtable.spark.spark_columns import (
 )
 from airflow_provider_segtable.spark.tasks.reading import (
     PREFIX,
+    Explained,
     MergedPart,
     MergedReading,
     Part,
@@ -75,6 +76,7 @@ def arrow_scan(
     *,
     addressed: bool = False,
     carried: Sequence[str] = (),
+    why: str = "",
 ) -> DataFrame:
     """Return the rows of some segments of a snapshot, in the columns of a schema.
 
@@ -86,6 +88,7 @@ def arrow_scan(
         row_filters: the deleted rows, by segment.
         addressed: add the columns ``NAMES``, with root addresses.
         carried: columns to add a copy of (``tasks.reading``).
+        why: see ``read_in_tasks``.
     """
     copies = [copied(schema.field(name)) for name in carried]
     columns = [*readable(schema), *(NAMES if addressed else ()), *readable(pa.schema(copies))]
@@ -105,6 +108,7 @@ def arrow_scan(
         kinds,
         time_column=snapshot.state.table.time_column,
         carried=carried,
+        why=why,
     )
 
 
@@ -117,6 +121,7 @@ def read_in_tasks(
     *,
     time_column: str,
     carried: Sequence[str] = (),
+    why: str = "",
 ) -> DataFrame:
     """Return the rows of parts of a table, each read by pyarrow in a task.
 
@@ -128,6 +133,7 @@ def read_in_tasks(
         kinds: the columns of the rows.
         time_column: the event time.
         carried: columns of which a copy is added (``tasks.reading``).
+        why: the reason, for plans, if Spark's own reader is to read such parts.
     """
     if not parts:
         return spark.createDataFrame([], kinds)
@@ -143,7 +149,7 @@ def read_in_tasks(
         held=spark.sparkContext.broadcast(dict(held)) if held else None,
     )
     numbers = spark.range(0, len(parts), 1, tasks_for(spark, parts))
-    return numbers.mapInArrow(task.read_in_task, kinds)
+    return numbers.mapInArrow(Explained(task, why) if why else task.read_in_task, kinds)
 
 
 def tasks_for(spark: SparkSession, parts: Sequence[Any]) -> int:

@@ -7,20 +7,25 @@
 3. More bits than ``MOST_WORDS`` would be too much for each task to receive. They are broadcast,
    once to each executor, and joined by a number of the file (``row_bitmaps``).
 4. Place and number name a row where its file has no addresses (``dataframe_scan``).
+5. A Spark whose inner interfaces differ cannot load the class. Then tasks read the same rows with
+   pyarrow, more slowly, and the plan says why (``native_fault``).
 """
 
 import json
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from importlib.resources import files as package_files
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812  # as Spark's own guide writes it
 
 from airflow_provider_segtable.core.dataclass import dataclass
+from airflow_provider_segtable.core.errors import ExecutionFailed
 from airflow_provider_segtable.core.segment import ROOT, ROW, Segment
 from airflow_provider_segtable.data.row_filter import Flags
 from airflow_provider_segtable.spark.driver.file_locations import (
@@ -43,6 +48,7 @@ Marks: TypeAlias = Sequence[Flags]
 """Flags of the rows of each file: those to leave out."""
 
 _CLASS = "segtable.SegtableReader"
+_LOG = logging.getLogger(__name__)
 _FIRST = "__segtable_first"
 
 
@@ -80,7 +86,14 @@ class NativeRead:
         if joined:
             bits = dict(enumerate(words))
             frame = unmarked_numbers(frame, bits, _FIRST, self._reader.row_number)
-        return self._shown(frame, more=bool(marks))
+        return self._shown(frame) if joined or self.placed else frame
+
+    def _shown(self, frame: DataFrame) -> DataFrame:
+        """Return the requested columns of a frame."""
+        columns = [column(frame, name) for name in self.schema.names]
+        if self.placed:
+            columns += [column(frame, ROOT), column(frame, self._reader.row_number).alias(ROW)]
+        return frame.select(columns)
 
     def _read(
         self, segments: Sequence[Segment], words: Sequence[Words], *, joined: bool
@@ -97,6 +110,7 @@ class NativeRead:
             "constants": T.StructType(constants).jsonValue(),
             "files": [*self._files(segments, firsts if words else None)],
             "first": _FIRST,
+            "columns": self._columns,
         }
         marks = None if joined or not words else np.concatenate(words).astype("<i8").tobytes()
         session = self.spark._jsparkSession  # noqa: SLF001  # there is no other way
@@ -113,14 +127,10 @@ class NativeRead:
             where = [place(segment.path)] if self.placed else []
             yield [path, segment.size, [*first, *where]]
 
-    def _shown(self, frame: DataFrame, *, more: bool) -> DataFrame:
-        """Return the requested columns of a frame."""
-        if not more and not self.placed:
-            return frame
-        columns = [column(frame, field.name) for field in self.schema]
-        if self.placed:
-            columns += [column(frame, ROOT), column(frame, self._reader.row_number).alias(ROW)]
-        return frame.select(columns)
+    @property
+    def _columns(self) -> list[str]:
+        """Return the names of the columns that rows without marked ones keep."""
+        return [*self.schema.names, *((ROOT, self._reader.row_number) if self.placed else ())]
 
     @property
     def _reader(self) -> "JavaReader":
@@ -135,16 +145,38 @@ class JavaReader:
     row_number: str
 
 
-@lru_cache(maxsize=1)
+def native_fault(spark: SparkSession) -> str:
+    """Return why Spark's own reader cannot read named files in a session; empty if it can."""
+    found = _loaded(spark.sparkContext)
+    return found if isinstance(found, str) else ""
+
+
 def java_reader(context: SparkContext) -> JavaReader:
     """Return the reader of a driver; the first call compiles it.
 
     Raises:
-        Py4JError: this Spark's interfaces differ.
+        ExecutionFailed: this Spark's interfaces differ.
     """
+    found = _loaded(context)
+    if isinstance(found, str):
+        raise ExecutionFailed(f"{found}: read the table by format('segtable') or scan")
+    return found
+
+
+@lru_cache(maxsize=1)
+def _loaded(context: SparkContext) -> JavaReader | str:
+    """Return the reader of a driver, or why it cannot be loaded."""
     source = package_files(__package__) / "SegtableReader.java"
-    java = java_class(context, _CLASS, source).newInstance()
-    return JavaReader(java, java.rowNumber())
+    try:
+        java = java_class(context, _CLASS, source).newInstance()
+        return JavaReader(java, java.rowNumber())
+    except Py4JError as error:
+        reason = str(getattr(error, "java_exception", error)).partition("\n")[0]
+        _LOG.warning("Spark %s cannot load %s: %s", context.version, _CLASS, reason)
+        return (
+            f"because Spark {context.version} has other interfaces than its own reader needs "
+            f"for named files ({reason})"
+        )
 
 
 def _padded(flags: Flags) -> Words:

@@ -8,10 +8,12 @@
 3. If all possible texts are known and their hashes are distinct, the join is by hash: Spark looks
    up numbers several times as fast as texts.
 4. Rows that are known by their numbers in a file need no join unless they are very many
-   (``native_files``).
+   (``native_files``). A file whose rows are named by hidden columns, such as a sorted one, gets
+   numbers if the driver reads these two columns: once, as the bits of the rows are kept in memory.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -21,7 +23,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 
 from airflow_provider_segtable.core.segment import ROOT, ROW, Segment
+from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
+from airflow_provider_segtable.data.parquet.table_file import stored_columns
 from airflow_provider_segtable.data.row_filter import Flags, RowFilter, flags_of
+from airflow_provider_segtable.table.snapshot import Snapshot
 
 Words: TypeAlias = npt.NDArray[np.int64]
 
@@ -49,6 +54,42 @@ def by_root(given: Iterable[tuple[Segment, RowFilter]]) -> dict[str, Words]:
         words = words_of(flags_of(bits))
         bitmaps[root] = united(bitmaps[root], words) if root in bitmaps else words
     return bitmaps
+
+
+def marks_of(snapshot: Snapshot, segment: Segment, row_filter: RowFilter) -> Flags:
+    """Return flags of the deleted rows of a file whose hidden columns name its rows.
+
+    Raises:
+        NotFound, ChecksumMismatch, CorruptTable: as of any read of the file.
+    """
+    ports, deleted = snapshot.ports, tuple(sorted(row_filter.deleted.items()))
+    key = ("marks", segment.path, segment.size, deleted, snapshot.checked)
+
+    def made() -> tuple[npt.NDArray[np.uint8], int]:
+        packed = np.packbits(_marks(snapshot, segment, row_filter))
+        return packed, packed.nbytes
+
+    return np.unpackbits(ports.entries.view(key, made), count=segment.rows).view(np.bool_)
+
+
+def _marks(snapshot: Snapshot, segment: Segment, row_filter: RowFilter) -> Flags:
+    table = snapshot.state.table
+    reading = SegmentRead(
+        snapshot.ports.files,
+        segment,
+        schema=stored_columns(table.schema),
+        time_column=table.time_column,
+        columns=(),
+        addressed=True,
+        checked=snapshot.checked,
+    )
+    by_address = replace(row_filter, predicates=())  # Spark evaluates these
+    found, first = [np.zeros(0, np.bool_)], 0
+    for batch in reading.batches():
+        kept = by_address.kept(batch, first)
+        found.append(np.zeros(batch.num_rows, np.bool_) if kept is None else ~kept)
+        first += batch.num_rows
+    return np.concatenate(found)
 
 
 def unmarked(frame: DataFrame, bitmaps: Mapping[str, Words], texts: Iterable[str]) -> DataFrame:

@@ -14,9 +14,13 @@ import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
+import org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable;
+import org.apache.spark.sql.catalyst.expressions.Unevaluable;
 import org.apache.spark.sql.catalyst.planning.PhysicalOperation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.Union;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.Dataset$;
 import org.apache.spark.sql.classic.SparkSession;
@@ -41,6 +45,7 @@ import org.apache.spark.sql.sources.StreamSourceProvider;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StreamingQuery;
 import org.apache.spark.sql.streaming.StreamingQueryListener;
+import org.apache.spark.sql.types.AtomicType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
@@ -286,16 +291,79 @@ public class SegtableSource
       String[] columns = (String[]) names.toArray(new String[0]);
       LogicalPlan made =
           relation.frame(session, columns, pushed(filters)).queryExecution().analyzed();
-      made = new Project(renamed(made.output(), seq(read)), made);
+      if (isFlat(read) && isOptimized(made)) return ofParts(made, seq(read), wanted, filters);
+      made = asked(made, seq(read), wanted, filters);
+      made = (LogicalPlan) session.sessionState().optimizer().execute(made);
+      // The optimizer may give the output other ids: name it again as the plan around it does.
+      return new Project(renamed(made.output(), wanted), made);
+    }
+
+    /** Returns the query over each part of a union, as the optimizer would: it need not run. */
+    private static LogicalPlan ofParts(LogicalPlan made, Seq read, Seq wanted, Seq filters) {
+      if (!(made instanceof Union)) return asked(made, read, wanted, filters);
+      List parts = new ArrayList();
+      for (int i = 0; i < made.children().size(); i++) {
+        LogicalPlan part = (LogicalPlan) made.children().apply(i);
+        part = ofParts(part, read, wanted, filters);
+        parts.add(i == 0 ? part : new Project(anew(part.output()), part));
+      }
+      return new Union(seq(parts), false, false);
+    }
+
+    private static LogicalPlan asked(LogicalPlan made, Seq read, Seq wanted, Seq filters) {
+      made = new Project(renamed(made.output(), read), made);
       for (int i = 0; i < filters.size(); i++) {
         made =
             new org.apache.spark.sql.catalyst.plans.logical.Filter(
                 (Expression) filters.apply(i), made);
       }
-      made = new Project(wanted, made);
-      made = (LogicalPlan) session.sessionState().optimizer().execute(made);
-      // The optimizer may give the output other ids: name it again as the plan around it does.
-      return new Project(renamed(made.output(), wanted), made);
+      return new Project(wanted, made);
+    }
+
+    /** Returns whether no column has parts: of those, the optimizer reads only the ones it needs. */
+    private static boolean isFlat(List columns) {
+      for (int i = 0; i < columns.size(); i++) {
+        if (!(((Attribute) columns.get(i)).dataType() instanceof AtomicType)) return false;
+      }
+      return true;
+    }
+
+    /** Returns whether Spark plans scans of files well as they stand, under columns and filters. */
+    private static boolean isOptimized(LogicalPlan made) {
+      boolean known =
+          made instanceof Union
+              || made instanceof Project
+              || made instanceof org.apache.spark.sql.catalyst.plans.logical.Filter;
+      if (!known) return made instanceof LogicalRelation;
+      for (int i = 0; i < made.expressions().size(); i++) {
+        if (!isExecutable((Expression) made.expressions().apply(i))) return false;
+      }
+      for (int i = 0; i < made.children().size(); i++) {
+        if (!isOptimized((LogicalPlan) made.children().apply(i))) return false;
+      }
+      return true;
+    }
+
+    /** Returns whether the optimizer has nothing to replace in an expression. */
+    private static boolean isExecutable(Expression given) {
+      if (given instanceof RuntimeReplaceable) return false;
+      if (given instanceof Unevaluable && !(given instanceof Attribute)) return false;
+      for (int i = 0; i < given.children().size(); i++) {
+        if (!isExecutable((Expression) given.children().apply(i))) return false;
+      }
+      return given.deterministic();
+    }
+
+    private static Seq anew(Seq output) {
+      List named = new ArrayList();
+      Seq none = seq(Collections.EMPTY_LIST);
+      for (int i = 0; i < output.size(); i++) {
+        Attribute column = (Attribute) output.apply(i);
+        named.add(
+            new Alias(
+                column, column.name(), NamedExpression$.MODULE$.newExprId(), none, Option.empty(), none));
+      }
+      return seq(named);
     }
 
     private static boolean uses(Seq expressions, Attribute column) {

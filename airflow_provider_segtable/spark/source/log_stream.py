@@ -8,7 +8,9 @@ The stream:
    service at their committed end. It has at most ``maxRecordsPerTrigger`` of each bucket.
 3. Rows come as they were written: later deletes and updates do not show. Those of a primary-key
    table have the column ``_segtable_deleted``.
-4. A batch is read by the driver when its rows are needed, once, and is in memory until it is done.
+4. The driver reads no record. It plans a batch once, when its rows are needed: the committed ranges
+   with their files, and for the rest the service of each bucket. Tasks read both
+   (``spark.tasks.log_reading``), in the order of buckets and offsets.
 
 A batch, between two positions of each bucket:
 
@@ -16,16 +18,14 @@ A batch, between two positions of each bucket:
 6. Records that a new epoch has discarded are in no batch any more. A batch that ends in them ends
    where they begin; one that begins behind them begins there again (``Lineage.span``). So the new
    records at these offsets are in the next batch, after those that the stream has already seen.
-7. Records are read from files or from the service (``table.log_store.tail``), by the driver. One
-   that is neither here nor discarded is waited for, because its service may come back.
+7. Records that are neither here nor discarded are waited for, because their service may come back.
 8. Of a primary-key table a committed range is one step: a batch may have records again that the one
    before had, in their last form.
 """
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -33,10 +33,27 @@ import pyarrow as pa
 from pyspark import SparkContext
 
 from airflow_provider_segtable.core.dataclass import dataclass
-from airflow_provider_segtable.core.errors import InvalidInput, LogStoreUnavailable, WindowExpired
+from airflow_provider_segtable.core.errors import (
+    CoordinationError,
+    InvalidInput,
+    LogStoreUnavailable,
+    NotFound,
+    WindowExpired,
+)
+from airflow_provider_segtable.core.log.events import Event
+from airflow_provider_segtable.core.log.families.append_events import Appended, published
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
-from airflow_provider_segtable.core.log_store.manifest import BEGINNING, Offset, Position
-from airflow_provider_segtable.core.log_store.reading import Expired, Reset, Whence
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log_store.manifest import (
+    BEGINNING,
+    LogRange,
+    Offset,
+    Position,
+)
+from airflow_provider_segtable.core.log_store.reading import Whence
+from airflow_provider_segtable.core.tables.definition import TableDefinition
+from airflow_provider_segtable.ports.log_store import LogClient
+from airflow_provider_segtable.spark.reads.keyed_scan import read_in_tasks
 from airflow_provider_segtable.spark.source.source_options import (
     LogRequest,
     LogStart,
@@ -44,14 +61,21 @@ from airflow_provider_segtable.spark.source.source_options import (
     java_of,
     session_of,
 )
-from airflow_provider_segtable.spark.spark_columns import arrow_schema, schema_json, spark_schema
 from airflow_provider_segtable.spark.spark_columns import readable as in_spark
-from airflow_provider_segtable.spark.tasks.reading import near
+from airflow_provider_segtable.spark.spark_columns import schema_json, spark_schema
+from airflow_provider_segtable.spark.tasks.log_reading import (
+    LOOK_S,
+    WAIT_S,
+    CommittedPart,
+    LogPart,
+    LogReading,
+    ServedPart,
+)
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log_store.checkpointing import DELETED, log_schema
-from airflow_provider_segtable.table.log_store.file_reader import first_available
+from airflow_provider_segtable.table.log_store.file_reader import first_available, ranges
 from airflow_provider_segtable.table.log_store.positions import start_positions
-from airflow_provider_segtable.table.log_store.tail import BucketTail, Finder, LogRecords
+from airflow_provider_segtable.table.log_store.tail import Finder
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaArray, JavaObject
@@ -59,10 +83,6 @@ if TYPE_CHECKING:
 
 Positions: TypeAlias = Mapping[int, Position]
 """The position of each bucket."""
-
-WAIT_S = 60.0
-"""Longest wait for records whose service does not answer."""
-LOOK_S = 1.0
 
 _LOG = logging.getLogger(__name__)
 
@@ -98,38 +118,42 @@ def batch_end(
     return found
 
 
-def batch_rows(
-    ports: TableContext, find: Finder, start: Positions | None, end: Positions, schema: pa.Schema
-) -> pa.Table:
-    """Return the records from one position of each bucket to another.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPlan:
+    """A batch: the definition of the table, what tasks read, and the services that they ask."""
+
+    table: TableDefinition
+    parts: tuple[LogPart, ...] = ()
+    clients: Mapping[int, LogClient] = field(default_factory=dict)
+
+
+def batch_plan(
+    ports: TableContext, find: Finder, start: Positions | None, end: Positions
+) -> BatchPlan:
+    """Return how to read the records from one position of each bucket to another.
 
     Args:
         ports: the table's ports.
         find: finds the services of buckets.
         start: the first positions; None for all that can be read.
         end: the last positions.
-        schema: the columns.
 
     Raises:
         WindowExpired: records after the start were cleaned.
         LogStoreUnavailable: records are neither in the table nor at a service, for ``WAIT_S``.
     """
-    found = [schema.empty_table()]
+    parts: list[LogPart] = []
+    clients: dict[int, LogClient] = {}
     for bucket, last in sorted(end.items()):
         first = None if start is None else start.get(bucket, BEGINNING)
-        reading = _BucketBatch(ports, find, bucket, first, last)
-        found += [_in_columns(each, schema) for each in reading.records()]
-    return pa.concat_tables(found)
+        planned = _BucketPlan(ports, find, bucket, first, last)
+        parts += planned.parts()
+        if planned.client is not None:
+            clients[bucket] = planned.client
+    return BatchPlan(table=ports.log.load().table, parts=tuple(parts), clients=clients)
 
 
-def _in_columns(records: LogRecords, schema: pa.Schema) -> pa.Table:
-    rows = records.rows
-    if DELETED in schema.names:
-        rows = rows.append_column(schema.field(DELETED), pa.array(records.deleted, pa.bool_()))
-    return rows.select(schema.names).cast(schema)
-
-
-class _BucketBatch:
+class _BucketPlan:
     """The records of one bucket in a batch; ``start`` is None for all that can be read."""
 
     def __init__(
@@ -142,76 +166,106 @@ class _BucketBatch:
     ) -> None:
         self._ports, self._find, self._bucket = ports, find, bucket
         self._start, self._end = start, end
+        self._at = 0
+        self.client: LogClient | None = None
 
-    def records(self) -> Iterator[LogRecords]:
-        """Yield the records."""
-        first, last = self._span()
-        at = first.offset
+    def parts(self) -> Iterator[LogPart]:
+        """Yield the parts, in the order of their offsets."""
+        state, self._at, last = self._span()
+        self._warn(self._at)
         waited_s = 0.0
-        with closing(BucketTail(self._ports, self._bucket, first, self._find)) as tail:
-            while at < last:
-                match tail.read(LOOK_S):
-                    case LogRecords() as found:
-                        yield _until(found, last)
-                        at, waited_s = found.after.offset, 0.0
-                    case Reset():
-                        return  # what was discarded meanwhile: the next batch begins there
-                    case Expired(position=position):
-                        self._check_start(position)
-                        at = position.offset
-                    case None:
-                        waited_s += LOOK_S
-                        last = self._span()[1]
-                        self._check_wait(waited_s, at, last)
+        while self._at < last:
+            yield from self._committed(state, last)
+            if self._at >= last:
+                return
+            self.client = self._service()
+            if self.client is not None:
+                epoch = bucket_of(state, self._bucket).epoch
+                start = Position(epoch=epoch, offset=self._at)
+                yield ServedPart(bucket=self._bucket, start=start, last=last, n=state.n)
+                return
+            self._check_wait(waited_s, last)
+            self._ports.clock.sleep(LOOK_S)
+            waited_s += LOOK_S
+            state, _, last = self._span()
 
-    def _span(self) -> tuple[Position, Offset]:
-        """Return the first position, and the offset after the last record, as of now."""
-        known = bucket_of(self._ports.log.load(), self._bucket)
+    def _committed(self, state: State, last: Offset) -> Iterator[CommittedPart]:
+        """Yield the committed ranges from the offset on, as of a version."""
+        end = bucket_of(state, self._bucket).end
+        while self._at < min(end, last):
+            try:
+                for event, found in ranges(self._ports.log, state, self._bucket, self._at):
+                    if found.start > self._at:
+                        self._skip(found.start)
+                    if found.start >= last:
+                        return
+                    yield self._part(state, event, found, last)
+                    self._at = found.end
+            except NotFound:  # it has expired meanwhile
+                first = first_available(self._ports, self._bucket).offset
+                if first <= self._at:
+                    raise
+                self._skip(first)
+                continue
+            if self._at < end and self._at < last:
+                self._skip(end)
+
+    def _part(self, state: State, event: Event, found: LogRange, last: Offset) -> CommittedPart:
+        action, kind = event.action, state.table.kind
+        segments = published(kind, action, event.time) if isinstance(action, Appended) else ()
+        first = max(self._at, found.start)
+        return CommittedPart(found=found, segments=segments, first=first, last=min(found.end, last))
+
+    def _service(self) -> LogClient | None:
+        try:
+            return self._find(self._bucket)
+        except (LogStoreUnavailable, CoordinationError):
+            return None
+
+    def _span(self) -> tuple[State, Offset, Offset]:
+        """Return a version, the first offset, and the one after the last record, as of now."""
+        state = self._ports.log.load()
         start = BEGINNING if self._start is None else self._start
-        first, last = known.lineage.span(start, self._end)
-        if first == start.offset:
-            return start, last
+        first, last = bucket_of(state, self._bucket).lineage.span(start, self._end)
+        return state, first, last
+
+    def _warn(self, first: Offset) -> None:
+        if self._start is None or first == self._start.offset:
+            return
         _LOG.warning(
             "%s: records of bucket %s from offset %s on were discarded before they were committed; "
             "the stream has read up to %s, and goes on with the records of epoch %s",
             self._ports.uri,
             self._bucket,
             first,
-            start.offset,
-            known.epoch,
+            self._start.offset,
+            bucket_of(self._ports.log.load(), self._bucket).epoch,
         )
-        return Position(epoch=known.epoch, offset=first), last
 
-    def _check_start(self, position: Position) -> None:
+    def _skip(self, first: Offset) -> None:
+        """Go on from the first record that is kept; only the first batch of a stream may."""
         if self._start is not None:
             raise WindowExpired(
                 f"{self._ports.uri}: the records of bucket {self._bucket} after offset "
-                f"{self._start.offset} were cleaned up to {position.offset}: read a version of the "
+                f"{self._start.offset} were cleaned up to {first}: read a version of the "
                 "table, and start a new stream, with a checkpoint of its own"
             )
+        self._at = first
 
-    def _check_wait(self, waited_s: float, at: Offset, last: Offset) -> None:
-        if waited_s >= WAIT_S and at < last:
+    def _check_wait(self, waited_s: float, last: Offset) -> None:
+        if waited_s >= WAIT_S:
             raise LogStoreUnavailable(
-                f"{self._ports.uri}: the records {at} to {last} of bucket {self._bucket} are not "
-                f"in the table, and no service has them since {waited_s:g} s: start the writer "
+                f"{self._ports.uri}: the records {self._at} to {last} of bucket {self._bucket} are "
+                f"not in the table, and no service has them since {waited_s:g} s: start the writer "
                 "again, then the stream"
             )
-
-
-def _until(records: LogRecords, last: Offset) -> LogRecords:
-    """Return the records of an append table up to an offset; all of a merged range."""
-    count = last - records.first
-    if records.deleted is not None or records.rows.num_rows <= count:
-        return records
-    return replace(records, rows=records.rows.slice(0, count))
 
 
 Access: TypeAlias = tuple[TableContext, Finder]
 """A table's ports with a coordinator, and what finds its services."""
 
 SIZE = 1 << 20
-"""Bytes of a batch, as far as Spark chooses joins by them; it is in the driver's memory."""
+"""Bytes of a batch, as far as Spark chooses joins by them; nobody knows them before it is read."""
 
 
 # The stream
@@ -221,7 +275,6 @@ class LogFeed:
 
     context: SparkContext
     columns: pa.Schema
-    time_column: str
     request: LogRequest
     connect: Callable[[], Access] = field(repr=False)
     _access: Access | None = field(default=None, repr=False)
@@ -245,7 +298,7 @@ class LogFeed:
         """
         state = ports.log.load()
         columns = log_schema(state, ports.uri)
-        return LogFeed(context, columns, state.table.time_column, request, connect)
+        return LogFeed(context, columns, request, connect)
 
     @property
     def access(self) -> Access:
@@ -280,14 +333,14 @@ class LogFeed:
     def batch(self, after: str, up_to: str) -> "LogBatch":
         """Return the reading of a batch."""
 
-        def read() -> pa.Table:
+        def plan() -> BatchPlan:
+            ports, find = self.access
             if self._skips(after):
-                return self.columns.empty_table()
-            end = decode_positions(up_to)
+                return BatchPlan(table=ports.log.load().table)
             start = decode_positions(after) if after else None
-            return batch_rows(*self.access, start, end, self.columns)
+            return batch_plan(ports, find, start, decode_positions(up_to))
 
-        return LogBatch(self.context, self.columns, self.time_column, read)
+        return LogBatch(self.context, self.columns, lambda: self.access[0], plan)
 
     def _skips(self, after: str) -> bool:
         """Return whether a batch is the first one of a stream of new records: it has none."""
@@ -307,9 +360,9 @@ class LogBatch:
 
     context: SparkContext
     columns: pa.Schema
-    time_column: str
-    read: Callable[[], pa.Table] = field(repr=False)
-    _rows: pa.Table | None = field(default=None, repr=False)
+    ports: Callable[[], TableContext] = field(repr=False)
+    make_plan: Callable[[], BatchPlan] = field(repr=False)
+    _plan: BatchPlan | None = field(default=None, repr=False)
 
     class Java:
         """The interface that Java sees."""
@@ -317,11 +370,22 @@ class LogBatch:
         implements = ("segtable.SegtableSource$Reading",)
 
     @property
-    def rows(self) -> pa.Table:
-        """Return the records; they are read once."""
-        if self._rows is None:
-            self._rows = self.read()
-        return self._rows
+    def plan(self) -> BatchPlan:
+        """Return what tasks read; it is decided once."""
+        if self._plan is None:
+            self._plan = self.make_plan()
+        return self._plan
+
+    def reading(self, columns: Sequence[str]) -> LogReading:
+        """Return how tasks read the parts of the batch."""
+        found = self.plan
+        return LogReading(
+            table=found.table,
+            place=self.ports().uri,
+            columns=pa.schema([self.columns.field(name) for name in columns]),
+            deleted=None if found.table.kind.rules is None else DELETED,
+            clients=found.clients,
+        )
 
     @answered
     def schema(self) -> str:
@@ -339,10 +403,17 @@ class LogBatch:
     ) -> "JavaObject":
         """Return a DataFrame of columns; Spark itself filters."""
         del filters
-        kinds = spark_schema(in_spark(self.columns))
-        rows = near(self.rows, arrow_schema(kinds), self.time_column)
-        made = session_of(self.context, session).createDataFrame(rows, kinds)
-        return java_of(made.select([f"`{name}`" for name in columns]))
+        names = [*columns] or self.columns.names[:1]  # to count rows
+        reading = self.reading(names)
+        rows = read_in_tasks(
+            session_of(self.context, session),
+            self.ports(),
+            self.plan.parts,
+            reading,
+            spark_schema(in_spark(reading.columns)),
+            time_column=reading.table.time_column,
+        )
+        return java_of(rows.select([f"`{name}`" for name in columns]))
 
     @answered
     def insert(self, rows: "JavaObject", overwrite: bool) -> None:  # noqa: FBT001

@@ -19,7 +19,7 @@ from airflow_provider_segtable.core.requests.read_request import ReadRequest
 from airflow_provider_segtable.spark.driver.java_classes import java_class
 from airflow_provider_segtable.spark.driver.spark_connect import check_in_driver
 from airflow_provider_segtable.spark.driver.spark_errors import translated
-from airflow_provider_segtable.spark.reads.native_files import java_reader
+from airflow_provider_segtable.spark.reads.native_files import native_fault
 from airflow_provider_segtable.spark.source.log_stream import LogFeed
 from airflow_provider_segtable.spark.source.source_options import (
     Options,
@@ -122,7 +122,7 @@ def register(spark: SparkSession) -> None:
             files(__package__) / "SegtableSource.java",
             {_SERVICE: f"{_CLASS}\n"},
         )
-        java_reader(context)  # now, and not in a query, whose class loader may be the session's
+        native_fault(spark)  # loads it now: in a query, the class loader may be the session's
         gateway: Any = context._gateway  # noqa: SLF001  # as PySpark does for its own callbacks
         ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
         source.getField("tables").set(None, JvmTables(context))

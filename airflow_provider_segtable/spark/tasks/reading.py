@@ -182,6 +182,23 @@ class ReadTask(Generic[Part]):
                 yield from near(table, self.target, self.time_column).to_batches()
 
 
+@dataclass(frozen=True, slots=True)
+class Explained(Generic[Part]):
+    """A task with the reason why Spark's own reader does not do it; Spark's plans show that."""
+
+    task: ReadTask[Part]
+    why: str
+
+    @property
+    def __name__(self) -> str:
+        """Return the name that plans show."""
+        return f"read_in_task, {self.why}"
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the task."""
+        return self.task.read_in_task(batches)
+
+
 def near(rows: pa.Table, target: pa.Schema, time_column: str) -> pa.Table:
     """Return rows in the columns of ``target``, with the nearest values that Spark can hold."""
     return floored(rows, time_column).select(target.names).cast(target, safe=False)

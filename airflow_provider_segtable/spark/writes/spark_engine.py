@@ -38,6 +38,7 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.requests.change_request import (
+    WAIT_S,
     ChangeRequest,
     Delete,
     FileRows,
@@ -98,7 +99,7 @@ from airflow_provider_segtable.table.changes.row_change import (
     Selected,
     landed_before,
 )
-from airflow_provider_segtable.table.changes.run_change import WAIT_S, run_change, run_overwrite
+from airflow_provider_segtable.table.changes.run_change import run_change, run_overwrite
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import given_schema
 from airflow_provider_segtable.table.snapshot import Snapshot

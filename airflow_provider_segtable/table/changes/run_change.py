@@ -46,6 +46,7 @@ from airflow_provider_segtable.core.errors import InvalidInput, NotFound
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.requests.change_request import (
+    WAIT_S,
     ChangeRequest,
     Delete,
     Merge,
@@ -151,7 +152,6 @@ def _result(
     )
 
 
-WAIT_S = 60.0
 Asked = TypeVar("Asked", bound=ChangeRequest | Overwrite)
 
 

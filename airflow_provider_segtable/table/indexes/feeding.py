@@ -28,6 +28,9 @@ Copies (``forward``):
 10. Any process may copy feeds at any time, and may stop after any step: readers see the feeds all
     the same (``table.indexes.index_entries``).
 
+Entries are Arrow tables, and each committer looks here whether there are indexes: so the modules of
+entries are imported where there is one.
+
 Source of the idea: Hudi RFC-45, "Any inflight writers".
 """
 
@@ -36,8 +39,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import takewhile
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import SegtableError, TableGone
@@ -50,16 +52,11 @@ from airflow_provider_segtable.core.log.families.index_events import FeedsJoined
 from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted
 from airflow_provider_segtable.core.log.state import State, index_of
 from airflow_provider_segtable.core.segment import Segment
-from airflow_provider_segtable.data.indexes.entries import entries
 from airflow_provider_segtable.ports.files import Ready
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes.index_entries import (
-    discard_feed,
-    feed_commit,
-    index_ports,
-    write_feed,
-    write_joined,
-)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MOST_FEED_BYTES = 64 << 20
 """Largest size of an event's files that their writer reads again to index them."""
@@ -114,7 +111,7 @@ class Feeder:
     def tidy(self) -> None:
         """Delete the files of replaced feeds: the event certainly has the new ones."""
         while self._stale:
-            discard_feed(self._ports, self._stale.pop())
+            _discard(self._ports, self._stale.pop())
 
     def discard(self) -> None:
         """Delete the files of all feeds: the event certainly does not land."""
@@ -138,7 +135,7 @@ class Feeder:
     def _discard_but(self, named: Collection[Feed]) -> None:
         for feed in self._made_feeds():
             if feed not in named:
-                discard_feed(self._ports, feed)
+                _discard(self._ports, feed)
 
     def _unfed_indexes(self, state: State, files: Sequence[Segment]) -> list[IndexState]:
         wanted = tuple(files)
@@ -155,6 +152,8 @@ class Feeder:
     ) -> Feed | None:
         if left_out(files, index):
             return None
+        from airflow_provider_segtable.table.indexes.index_entries import write_feed
+
         try:
             if self._ready is not None:
                 self._ready()
@@ -167,14 +166,24 @@ class Feeder:
             _LOG.warning("%s: index %s was not fed: %s", self._ports.uri, name, error)
             return None
 
-    def _rows(self, index: IndexState, state: State, files: Sequence[Segment]) -> pa.Table:
+    def _rows(self, index: IndexState, state: State, files: Sequence[Segment]) -> "pa.Table":
         """Return the entries about files; each file is read once for an index."""
+        import pyarrow as pa
+
+        from airflow_provider_segtable.data.indexes.entries import entries
+
         definition, keys = index.definition, [(index.definition.id, each.path) for each in files]
         for key, each in zip(keys, files, strict=True):
             if key not in self._entries:
                 found = entries(definition, state.table, [each], self._ports.files)
                 self._entries[key] = found
         return pa.concat_tables([self._entries[key] for key in keys])
+
+
+def _discard(ports: TableContext, feed: Feed) -> None:
+    from airflow_provider_segtable.table.indexes.index_entries import discard_feed
+
+    discard_feed(ports, feed)
 
 
 def left_out(files: Iterable[Segment], index: IndexState) -> bool:
@@ -247,13 +256,15 @@ def _join(
     put: Put,
 ) -> State | None:
     """Put files in the place of some inline feeds; return None if the outcome is uncertain."""
+    from airflow_provider_segtable.table.indexes.index_entries import write_joined
+
     feed = write_joined(ports, index.definition, [feed for _, feed in run])
     action = FeedsJoined(
         index=feed.index, first=run[0][0], through=run[-1][0], segments=feed.segments
     )
     done = put(ports, state, action, ports.randomness.token())
     if isinstance(done, Conflict):
-        discard_feed(ports, feed)
+        _discard(ports, feed)
         return None
     return done
 
@@ -263,6 +274,8 @@ def _copy(ports: TableContext, state: State, index: IndexState, put: Put) -> Non
     ready = [*takewhile(lambda each: not each[1].inline, index.feeds)]
     if not ready:
         return
+    from airflow_provider_segtable.table.indexes.index_entries import feed_commit, index_ports
+
     own = index_ports(ports, index.definition)
     seen = own.log.load()
     for n, feed in ready:

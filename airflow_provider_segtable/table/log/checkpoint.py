@@ -70,8 +70,8 @@ from airflow_provider_segtable.table.log.checkpoint_chunks import (
     QUICK,
     CheckpointChunks,
     ChunkWriter,
-    Opening,
 )
+from airflow_provider_segtable.table.log.opening import Opening
 from airflow_provider_segtable.table.log.segment_rows import segments_in
 from airflow_provider_segtable.table.log.sidecars import (
     LayeredSpaces,

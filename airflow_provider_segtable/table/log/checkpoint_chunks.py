@@ -40,6 +40,7 @@ from airflow_provider_segtable.core.timeline import AnyChunk, ChunkSource, Packe
 from airflow_provider_segtable.data.jobs.passthrough import Assembly, Movable, examined
 from airflow_provider_segtable.data.open_files import MemorySink, MemorySource
 from airflow_provider_segtable.data.parquet.footer import Footer, read_footer
+from airflow_provider_segtable.table.log.opening import OpenedSpaces, Opening
 from airflow_provider_segtable.table.log.segment_rows import (
     REPEATING,
     SEGMENT_SCHEMA,
@@ -113,16 +114,6 @@ def chunk_row(key: ChunkKey, summary: ChunkSummary, ids: IdSpaces) -> dict[str, 
         holes = sorted(space.holes) if space else ()
         row[f"holes_{generation.value}"] = json.dumps(holes) if holes else None
     return row
-
-
-class Opening:
-    """The opening of a checkpoint: all that is read from it refers to one."""
-
-
-class OpenedSpaces(Mapping[SpaceKey, IdSpace]):
-    """The id spaces that a table is opened with."""
-
-    opening: Opening
 
 
 class CheckpointChunks:

@@ -41,6 +41,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import dropwhile, islice, takewhile
+from typing import TYPE_CHECKING
 
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
@@ -56,17 +57,22 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.log.events import MOST_JOINED, Event, decode, decode_file
 from airflow_provider_segtable.core.log.families.table_events import TableDropped
 from airflow_provider_segtable.core.log.fold import apply, fold
+from airflow_provider_segtable.core.log.log_paths import (
+    CHECKPOINTS,
+    EXPIRED,
+    LAST,
+    TIMELINE,
+    checkpoint_path,
+    event_path,
+    expired_path,
+    number,
+    tag_path,
+)
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Instant, iso
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.storage.together import together
-from airflow_provider_segtable.table.log.checkpoint import (
-    CheckpointFiles,
-    SidecarFiles,
-    checkpoint_files,
-    read_checkpoint,
-)
 from airflow_provider_segtable.table.log.log_errors import (
     expired,
     gone,
@@ -82,11 +88,9 @@ from airflow_provider_segtable.table.log.sidecars import (
     oldest_needed,
 )
 
-TIMELINE = "_segtable/timeline"
-CHECKPOINTS = "_segtable/checkpoints"
-LAST = f"{CHECKPOINTS}/_last"
-EXPIRED = "_segtable/expired"
-TAGS = "_segtable/tags"
+if TYPE_CHECKING:
+    from airflow_provider_segtable.table.log.checkpoint import CheckpointFiles, SidecarFiles
+
 OPENING = 32
 """Number of events that are requested together with a checkpoint."""
 UNHINTED = 4
@@ -97,35 +101,9 @@ TRIES = 5
 """Number of reads that may be invalidated by expiry before the reader gives up."""
 
 
-def event_path(n: int) -> str:
-    """Return the path of event ``n``."""
-    return f"{TIMELINE}/{n:020d}.json"
-
-
 def path_of(event: Event) -> str:
     """Return the path of the file that has an event."""
     return event_path(event.joined[0] if event.joined else event.n)
-
-
-def checkpoint_path(n: int) -> str:
-    """Return the path of the checkpoint after event ``n``."""
-    return f"{CHECKPOINTS}/{n:020d}.parquet"
-
-
-def expired_path(n: int) -> str:
-    """Return the path of the marker that allows deletion of events below ``n``."""
-    return f"{EXPIRED}/{n:020d}"
-
-
-def tag_path(name: str, n: int) -> str:
-    """Return the path of a tagged version's own checkpoint."""
-    return f"{TAGS}/{name}-{n}.parquet"
-
-
-def number(path: str) -> int | None:
-    """Return the number in the name of an event, a checkpoint or a marker; None for others."""
-    digits = path.rsplit("/", 1)[-1].partition(".")[0]
-    return int(digits) if len(digits) == len(f"{0:020d}") and digits.isdigit() else None
 
 
 def _of_one_table(events: Iterable[Event]) -> Iterator[Event]:
@@ -166,6 +144,7 @@ class EventLog:
         self.storage = storage
         self._newest: State | None = None
         self._event: Event | None = None
+        self._file: tuple[bytes | None, tuple[Event, ...]] = (None, ())  # the last read or put
         self._shared: tuple[Event, ...] = ()
 
     def load(self) -> State:
@@ -231,11 +210,26 @@ class EventLog:
             return state
         return known if known.table.table_id == state.table.table_id else state
 
-    def remember(self, state: State, event: Event | None = None) -> State:
-        """Cache ``state`` as the newest one, and perhaps its event; return the state."""
+    def guessed(self, state: State) -> State:
+        """Return a state that may be outdated, for a put that fails then.
+
+        On a remote storage it is the newest state that this process knows. On a disk the following
+        events are read, and no markers are listed: that is done after a put.
+        """
+        if self.storage.remote:
+            return self.newer(state)
+        return state if state.dropped else self._newest_of(state, state.n + 1) or state
+
+    def remember(self, state: State, file: tuple[bytes, tuple[Event, ...]] | None = None) -> State:
+        """Cache ``state`` as the newest one, and perhaps the file of its event; return the state.
+
+        Args:
+            state: the state.
+            file: the content of the file, and its events.
+        """
         self._newest = state
-        if event is not None:
-            self._event = event
+        if file is not None:
+            self._file, self._event = file, file[1][-1]
         return state
 
     def last_event(self, state: State) -> Event | None:
@@ -459,7 +453,10 @@ class EventLog:
             data = self.storage.read(path)
         except NotFound:
             return None
-        events = decode_file(data, f"{self.storage.uri}/{path}")
+        known, events = self._file
+        if data != known:
+            events = decode_file(data, f"{self.storage.uri}/{path}")
+            self._file = (data, events)
         first, last = events[0].n, events[-1]
         if first != n:
             raise CorruptTable(f"{self.storage.uri}/{path} holds event {first}: files were mixed")
@@ -569,6 +566,8 @@ class EventLog:
         Returns:
             The state as a reader of the checkpoint has it, if that has sidecars.
         """
+        from airflow_provider_segtable.table.log.checkpoint import checkpoint_files
+
         try:
             files = checkpoint_files(self._on_newest(state))
             if files.listed:
@@ -582,7 +581,7 @@ class EventLog:
             return state
         return self._opened_anew(state, files.own) if files.listed and written else state
 
-    def _write_layered(self, n: int, files: CheckpointFiles) -> bool:
+    def _write_layered(self, n: int, files: "CheckpointFiles") -> bool:
         """Write a checkpoint and its new sidecars; return whether it stays (rule 9)."""
         new = files.new.items()
         together(self.storage, *(partial(self.storage.replace, path, data) for path, data in new))
@@ -597,7 +596,7 @@ class EventLog:
 
     def _opened_anew(self, state: State, checkpoint: bytes) -> State:
         """Return a state as its checkpoint has it, and cache it if it is the newest."""
-        found = read_checkpoint(checkpoint, self.sidecar_files())
+        found = self._read(checkpoint)
         if self._newest is state:
             self._newest = found
         return found
@@ -622,8 +621,10 @@ class EventLog:
         found = (number(entry.path) for entry in self.storage.list(CHECKPOINTS))
         return sorted((n for n in found if n is not None), reverse=True)
 
-    def sidecar_files(self) -> SidecarFiles:
+    def sidecar_files(self) -> "SidecarFiles":
         """Return how sidecars are read."""
+        from airflow_provider_segtable.table.log.checkpoint import SidecarFiles
+
         # Not this log: it caches a state, which would keep the log, and itself.
         return SidecarFiles(self.storage.read, partial(_rebuilt, self.storage))
 
@@ -642,9 +643,15 @@ class EventLog:
 
     def _read_checkpoint(self, path: str) -> State | None:
         try:
-            return read_checkpoint(self.storage.read(path), self.sidecar_files())
+            return self._read(self.storage.read(path))
         except (NotFound, CorruptTable):
             return None
+
+    def _read(self, checkpoint: bytes) -> State:
+        """Return the state in a checkpoint; a table without one is opened without Arrow."""
+        from airflow_provider_segtable.table.log.checkpoint import read_checkpoint
+
+        return read_checkpoint(checkpoint, self.sidecar_files())
 
     def _base(
         self, *, first: int = 0, most: int | None = None, until: Instant | None = None

@@ -10,6 +10,7 @@ from array import array
 from collections import namedtuple
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
+from operator import attrgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -136,16 +137,18 @@ REPEATING = ["lineage", "clustering", "origin", "replaces", "roots"]
 _Row: Any = namedtuple("_Row", SEGMENT_SCHEMA.names)  # type: ignore[misc]  # noqa: PYI024
 """A row; its fields are the columns of the schema."""
 
-_SHARD = ("partition", "root_start", "root_end", "minor_version", "group_size", "core", "base")
-_FACTS = (
-    *("rows", "size", "row_groups", "time_min", "time_max", "created"),
-    *("events", "clustering"),
+_of_shard = attrgetter(
+    "partition", "root_start", "root_end", "minor_version", "group_size", "core", "base"
 )
+_of_file = attrgetter("path", "rows", "size", "row_groups", "time_min", "time_max", "created")
 
 
 def rows_of(segments: Iterable[Segment]) -> pa.Table:
     """Return segments as rows, in their order."""
-    return table_of(map(_row, segments), SEGMENT_SCHEMA)
+    found = [*map(_row, segments)]
+    values = zip(*found, strict=True) if found else [()] * len(SEGMENT_SCHEMA)
+    columns = map(column, values, SEGMENT_SCHEMA.types)
+    return pa.Table.from_arrays([*columns], schema=SEGMENT_SCHEMA)
 
 
 def segments_in(rows: pa.Table) -> list[Segment]:
@@ -162,27 +165,29 @@ def segments_in(rows: pa.Table) -> list[Segment]:
     return [_segment(row, keys) for row in map(_Row._make, zip(*columns, strict=True))]
 
 
-def _row(segment: Segment) -> dict[str, Any]:
-    shard = segment.shard
-    return {
-        "start": segment.id.interval.start,
-        "end": segment.id.interval.end,
-        "version": segment.id.version,
-        "bucket": segment.id.bucket,
-        **{name: getattr(shard, name) for name in _SHARD},
-        **{name: getattr(segment, name) for name in _FACTS},
-        "path": segment.path,
-        "lineage": json.dumps(encode_lineage(segment)) if segment.lineage else None,
-        "origin": str(segment.origin) if segment.origin else None,
-        "replaces": json.dumps(encode_roots(segment.replaces)) if segment.replaces else None,
-        "roots": json.dumps(encode_roots(segment.roots)) if segment.roots else None,
-        "purged": segment.deletes_applied_through,
-        "schema": segment.schema,
-        "footer_start": segment.footer.start if segment.footer else None,
-        "footer_crc": segment.footer.crc if segment.footer else None,
-        "completed": segment.completed,
-        "buckets": segment.buckets,
-    }
+def _row(segment: Segment) -> tuple[Any, ...]:
+    """Return the values of a segment in the order of the columns."""
+    place, footer = segment.id, segment.footer
+    return (
+        place.interval.start,
+        place.interval.end,
+        place.version,
+        place.bucket,
+        *_of_shard(segment.shard),
+        *_of_file(segment),
+        json.dumps(encode_lineage(segment)) if segment.lineage else None,
+        segment.events,
+        segment.clustering,
+        str(segment.origin) if segment.origin else None,
+        json.dumps(encode_roots(segment.replaces)) if segment.replaces else None,
+        json.dumps(encode_roots(segment.roots)) if segment.roots else None,
+        segment.deletes_applied_through,
+        segment.schema,
+        footer.start if footer else None,
+        footer.crc if footer else None,
+        segment.completed,
+        segment.buckets,
+    )
 
 
 _Keys = dict[tuple[int, int, int, int], ChunkKey]

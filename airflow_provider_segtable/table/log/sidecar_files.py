@@ -6,6 +6,7 @@ See ``table.log.sidecars``.
 from collections.abc import Collection, Sequence
 
 from airflow_provider_segtable.core.errors import CorruptTable, NotFound
+from airflow_provider_segtable.core.log.log_paths import checkpoint_path
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.ports.storage import Storage
@@ -14,8 +15,8 @@ from airflow_provider_segtable.table.log.checkpoint import (
     read_checkpoint,
     read_sidecar,
 )
-from airflow_provider_segtable.table.log.checkpoint_chunks import Opening
-from airflow_provider_segtable.table.log.event_log import EventLog, checkpoint_path
+from airflow_provider_segtable.table.log.event_log import EventLog
+from airflow_provider_segtable.table.log.opening import Opening
 from airflow_provider_segtable.table.log.sidecars import SIDECARS, Sidecar
 
 

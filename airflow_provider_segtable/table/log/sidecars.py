@@ -33,7 +33,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable, NotFound
@@ -44,11 +44,10 @@ from airflow_provider_segtable.core.segment import ChunkKey
 from airflow_provider_segtable.core.spans import AnyBlock, IntervalIndex, StoredBlock
 from airflow_provider_segtable.core.time import Instant, Interval
 from airflow_provider_segtable.core.timeline import AnyChunk, PackedChunk, Timeline
-from airflow_provider_segtable.table.log.checkpoint_chunks import (
-    CheckpointChunks,
-    LoadedChunks,
-    OpenedSpaces,
-)
+from airflow_provider_segtable.table.log.opening import OpenedSpaces
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.table.log.checkpoint_chunks import CheckpointChunks, LoadedChunks
 
 MOST_SEGMENTS = 65_536
 MOST_CHUNKS = 1024
@@ -139,7 +138,7 @@ def decode_key(body: Sequence[int]) -> ChunkKey:
 
 
 # An opened checkpoint
-Load = Callable[[int], CheckpointChunks]
+Load = Callable[[int], "CheckpointChunks"]
 """Reads a sidecar, by its number in the list."""
 
 
@@ -152,7 +151,7 @@ class Layers:
     """
 
     n: int
-    own: CheckpointChunks
+    own: "CheckpointChunks"
     sidecars: Sequence[Sidecar]
     load: Load
     timeline: Timeline
@@ -220,11 +219,11 @@ def oldest_needed(state: State) -> int:
 
 def opened(
     n: int,
-    own: CheckpointChunks,
+    own: "CheckpointChunks",
     sidecars: Sequence[Sidecar],
     count: int,
-    load: Callable[[Sidecar], CheckpointChunks],
-    made_again: Callable[[Sidecar], CheckpointChunks],
+    load: Callable[[Sidecar], "CheckpointChunks"],
+    made_again: Callable[[Sidecar], "CheckpointChunks"],
 ) -> Layers:
     """Return the chunks of a checkpoint without reading its sidecars.
 
@@ -239,7 +238,7 @@ def opened(
     lost: set[int] = set()
     read_before: set[int] = set()
 
-    def read(number: int) -> CheckpointChunks:
+    def read(number: int) -> "CheckpointChunks":
         try:
             found = load(sidecars[number])
         except (CorruptTable, NotFound):
@@ -258,9 +257,11 @@ def opened(
 
 
 def _blocks(
-    own: CheckpointChunks, sidecars: Sequence[Sidecar], load: Load
+    own: "CheckpointChunks", sidecars: Sequence[Sidecar], load: Load
 ) -> Iterator[AnyBlock[AnyChunk]]:
     """Yield the blocks of a timeline, by key."""
+    from airflow_provider_segtable.table.log.checkpoint_chunks import LoadedChunks
+
     packed: list[AnyChunk] = [PackedChunk(key, own, at) for key, at in own.numbers()]
     overs: list[Sequence[AnyChunk]] = []
     sources = [LoadedChunks(each.path, partial(load, at)) for at, each in enumerate(sidecars)]
@@ -303,7 +304,7 @@ def _block(
 
 
 def _merged(
-    sources: Sequence[LoadedChunks], overs: Sequence[Sequence[AnyChunk]], number: int
+    sources: Sequence["LoadedChunks"], overs: Sequence[Sequence[AnyChunk]], number: int
 ) -> IntervalIndex[AnyChunk]:
     """Return the chunks of a sidecar's range: those of the checkpoint replace the sidecar's."""
     over, source = overs[number], sources[number]

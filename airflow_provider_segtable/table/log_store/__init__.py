@@ -43,7 +43,8 @@ The way of a record through the log store:
 10. In Spark, a batch read with the live tail sends the files in memory to its tasks
     (``spark/reads/keyed_scan``). A stream's sink runs a store in the driver, and checkpoints each
     micro-batch once (``spark/writes/stream``); a stream that reads has positions as offsets
-    (``spark/source/log_stream``).
+    (``spark/source/log_stream``), and its tasks read files and services
+    (``spark/tasks/log_reading``).
 11. A repair after lost events begins an epoch above all epochs that can have existed
     (``core/log/families/repair_events``), so that no earlier position stands for other records.
     ``health/table_checks`` verifies ranges and the offsets in files. The simulation has stores,

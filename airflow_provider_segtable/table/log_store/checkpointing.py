@@ -57,9 +57,10 @@ from airflow_provider_segtable.core.log_store.tenure import AT_ONCE, MOST_S, WIN
 from airflow_provider_segtable.core.paths import digest
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.time import SECOND_US, Instant, Interval
-from airflow_provider_segtable.data.file_offsets import FileOffsets, encode_offsets
+from airflow_provider_segtable.data.file_offsets import FileOffsets
 from airflow_provider_segtable.data.row_checks import check_rows
 from airflow_provider_segtable.data.rows import Places, places_by_chunk
+from airflow_provider_segtable.data.written_offsets import encode_offsets
 from airflow_provider_segtable.ports.log_store import Cut
 from airflow_provider_segtable.table.append import (
     AppendResult,

@@ -1,10 +1,11 @@
-"""Read committed records of a bucket from the table's files, in the order of their offsets.
+"""Find the committed records of a bucket in the table's files, in the order of their offsets.
 
 1. Waypoints of the state bound the events that are searched for ranges
    (``core.log_store.manifest``). Each event with a range names its files, which are kept as long as
    the event is within retention, whatever was compacted meanwhile.
 2. In an append table each offset is one row. A reader that begins within a range gets the rest of
-   it. Rows that were deleted since are returned, too: the records are those that were written.
+   it. Rows that were deleted since are returned, too: the records are those that were written
+   (``data.log_ranges``).
 3. In a primary-key table a range is one step: for each key the merge of the range's records, sorted
    by key. A reader that begins within a range gets all of it, and so may read records again, in
    their last form. As upserts they change nothing.
@@ -20,28 +21,21 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 
 from airflow_provider_segtable.core.dataclass import dataclass
-from airflow_provider_segtable.core.errors import CorruptTable, NotFound
+from airflow_provider_segtable.core.errors import NotFound
 from airflow_provider_segtable.core.log.events import Event
 from airflow_provider_segtable.core.log.families.append_events import Appended, published
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
+from airflow_provider_segtable.core.log.log_paths import event_path
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log_store.manifest import BEGINNING, LogRange, Offset, Position
 from airflow_provider_segtable.core.log_store.reading import Expired, Reset
-from airflow_provider_segtable.core.segment import Segment
-from airflow_provider_segtable.core.tables.merge_rules import DELETE, OP
-from airflow_provider_segtable.data.file_offsets import FileOffsets, decode_offsets
-from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.data.keyed.key_groups import Flags
-from airflow_provider_segtable.data.parquet.descriptor import SegmentFiles
-from airflow_provider_segtable.data.parquet.footer import read_footer
-from airflow_provider_segtable.data.row_filter import RowFilter
+from airflow_provider_segtable.data.log_ranges import RangeReader
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.event_log import EventLog, event_path
-from airflow_provider_segtable.table.parts import Part, PartReader
+from airflow_provider_segtable.table.log.event_log import EventLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,74 +163,11 @@ def _read(
     ports: TableContext, state: State, event: Event, found: LogRange, at: Offset
 ) -> RangeRecords:
     """Return the records of a range from an offset on."""
-    action = event.action
-    segments = published(state, action, event.time) if isinstance(action, Appended) else ()
-    mine = tuple(files_of_bucket(ports, segments, found.bucket))
+    action, kind = event.action, state.table.kind
+    segments = published(kind, action, event.time) if isinstance(action, Appended) else ()
+    reader = RangeReader(files=ports.files, table=state.table, place=ports.uri)
+    rows, deleted = reader.records(found, segments)
     after = Position(epoch=bucket_of(state, found.bucket).epoch, offset=found.end)
-    if state.table.kind.rules is None:
-        rows = _rows(ports, state, found, mine)
-        left = rows.slice(at - found.start)
-        return RangeRecords(n=event.n, first=at, after=after, rows=left)
-    records = _merged_records(ports, state, [segment for segment, _ in mine])
-    return RangeRecords(
-        n=event.n,
-        first=found.start,
-        after=after,
-        rows=records.select([column.name for column in state.table.schema.columns]),
-        deleted=np.asarray(records.column(OP).to_numpy()) == DELETE,
-    )
-
-
-def files_of_bucket(
-    ports: TableContext, segments: tuple[Segment, ...], bucket: int
-) -> Iterator[tuple[Segment, tuple[FileOffsets, ...]]]:
-    """Yield the segments with records of a bucket, each with the offsets in its file."""
-    files = SegmentFiles(ports.files, segments)
-    for segment in segments:
-        with files.open(segment.path) as source:
-            offsets = decode_offsets(read_footer(source).metadata)
-        if any(each.bucket == bucket for each in offsets):
-            yield segment, offsets
-
-
-def _rows(
-    ports: TableContext,
-    state: State,
-    found: LogRange,
-    files: tuple[tuple[Segment, tuple[FileOffsets, ...]], ...],
-) -> pa.Table:
-    """Return the rows of a range, one for each offset, in order.
-
-    Raises:
-        CorruptTable: the files have other offsets than the range.
-    """
-    reader = PartReader(files=ports.files, table=state.table, checked=True)
-    rows, offsets = [], [np.empty(0, np.int64)]
-    for segment, some in files:
-        part = Part(segment=segment, row_filter=RowFilter.idle(segment), clip=None)
-        whole, first = pa.Table.from_batches(reader.reading(part, columns=None).batches()), 0
-        for each in some:
-            mine = np.empty(0, np.int64) if each.offsets is None else each.offsets
-            if each.bucket == found.bucket:
-                rows.append(whole.slice(first, len(mine)))
-                offsets.append(mine)
-            first += len(mine)
-    every = np.concatenate(offsets)
-    order = np.argsort(every, kind="stable")
-    if not np.array_equal(every[order], np.arange(found.start, found.end)):
-        raise CorruptTable(
-            f"{ports.uri}: the files of {found} have {len(every)} records, or other offsets: "
-            "read a version of the table instead (Table.scan), and verify the table"
-        )
-    return pa.concat_tables(rows).take(pa.array(order))
-
-
-def _merged_records(ports: TableContext, state: State, segments: list[Segment]) -> pa.Table:
-    """Return the records of log files, one file after another."""
-    reader = GroupReader(ports.files, state.table)
-    found = [reader.schema.empty_table()]
-    with reader.opened(segments) as opened:
-        for segment in segments:
-            for run in opened.runs([segment]):
-                found += run
-    return pa.concat_tables(found)
+    if deleted is None:
+        return RangeRecords(n=event.n, first=at, after=after, rows=rows.slice(at - found.start))
+    return RangeRecords(n=event.n, first=found.start, after=after, rows=rows, deleted=deleted)

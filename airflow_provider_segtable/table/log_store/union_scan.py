@@ -19,6 +19,7 @@ from airflow_provider_segtable.coordination.memory import MemoryCoordinator, Mem
 from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.log.events import Event, encode_file
 from airflow_provider_segtable.core.log.families.table_events import TableAltered
+from airflow_provider_segtable.core.log.log_paths import TIMELINE, event_path
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.selection import ReadPlan
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
@@ -26,7 +27,6 @@ from airflow_provider_segtable.data.open_files import LayeredFiles
 from airflow_provider_segtable.ports.log_store import Cut
 from airflow_provider_segtable.storage.memory_storage import LayeredStorage
 from airflow_provider_segtable.table.context import ClockCheck, TableContext
-from airflow_provider_segtable.table.log.event_log import TIMELINE, event_path
 from airflow_provider_segtable.table.log_store.checkpointing import (
     commit_cut,
     deleted_column,

@@ -20,12 +20,6 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.formats.format import Format
 from airflow_provider_segtable.planning.properties import PUBLISH_PREFIX, PublishSettings
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.publishing.publisher import (
-    AlreadyPublished,
-    PublishedNow,
-    Refused,
-    publish,
-)
 
 _LOG = logging.getLogger(__name__)
 
@@ -76,6 +70,13 @@ def _publish_version(ports: TableContext, state: State, settings: PublishSetting
 
 
 def _publish(ports: TableContext, form: Format, state: State) -> None:
+    from airflow_provider_segtable.table.publishing.publisher import (
+        AlreadyPublished,
+        PublishedNow,
+        Refused,
+        publish,
+    )
+
     try:
         outcome = publish(ports, form, state)
     except TableGone:

@@ -21,9 +21,9 @@ from airflow_provider_segtable.core.errors import (
     OutcomeUnknown,
     StorageError,
 )
+from airflow_provider_segtable.core.log.log_paths import TIMELINE
 from airflow_provider_segtable.ports.files import DataFiles, Sink, Source
 from airflow_provider_segtable.ports.storage import Entry, Storage, Turn
-from airflow_provider_segtable.table.log.event_log import TIMELINE
 from tests.simulation.simulator import Actor
 
 if TYPE_CHECKING:

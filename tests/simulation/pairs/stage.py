@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.log.events import Event, decode
+from airflow_provider_segtable.core.log.log_paths import TIMELINE, number
 from airflow_provider_segtable.core.time import HOUR_US
 from airflow_provider_segtable.ports.storage import Entry, Storage, Turn
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.event_log import TIMELINE, number
 from tests.support.clock import FakeClock, FakeRandomness
 from tests.support.rooted import RootedFiles
 

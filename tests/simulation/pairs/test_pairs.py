@@ -17,7 +17,7 @@ from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.table.log.event_log import EventLog
 from tests.simulation.pairs.actions import ACTIONS
 from tests.simulation.pairs.matrix import LONG, held_once, luck, matrix, one_play
-from tests.simulation.pairs.pair import AGES, KINDS, _alone, base, fits, fitting, solo
+from tests.simulation.pairs.pair import KINDS, _alone, base, fits, fitting, solo
 
 ELSEWHERE = {
     "Voided": "an append whose files are lost gives its id up: the simulation of faults",
@@ -71,11 +71,19 @@ def test_each_kind_of_plan_is_carried_out_by_an_action() -> None:
     assert found == {kind.kind for kind in plan_kinds()}
 
 
+@pytest.mark.parametrize("age", [pytest.param("young", marks=pytest.mark.long), "old"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_action_that_a_kind_of_table_refuses_is_named(kind: str) -> None:
+def test_an_action_that_a_kind_of_table_refuses_is_named(kind: str, age: str) -> None:
     """Alone, each other action of the table is done: so no pair is empty."""
-    for age in AGES:
-        assert [name for name in ACTIONS if fits(kind, age, name)] == fitting(kind, age)
+    assert [name for name in ACTIONS if fits(kind, age, name)] == fitting(kind, age)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_young_table_does_what_it_does_not_refuse(kind: str) -> None:
+    """Of its actions that are held beside others, and all that it refuses; the long run has all."""
+    held = {name for each, age, name in held_once() if (each, age) == (kind, "young")}
+    refused = ACTIONS.keys() - fitting(kind, "young")
+    assert {name for name in held | refused if fits(kind, "young", name)} == held - refused
 
 
 @pytest.mark.parametrize(("kind", "age", "first"), held_once())

@@ -71,11 +71,12 @@ PACKAGES = ("airflow_provider_segtable.data.publishing", "airflow_provider_segta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cast:
-    """How many publish and clean, beside a shape's actors."""
+    """How many publish and clean, beside a shape's actors; ``pause_s`` is a publisher's longest."""
 
     publishers: int = 3
     cleaners: int = 2
     hours: float = HOURS
+    pause_s: float = 1.0
     unpublishers: int = 0
     removals_each: int = 2
     removed: dict[str, set[str]] = field(default_factory=dict)
@@ -139,7 +140,7 @@ def publisher(world: World, cast: Cast, _: int) -> Callable[[Actor], None]:
             settled = world.settled() and cast.is_done(world)
             if tolerate(actor, f"publish {name}", partial(publish, ports, FORMATS[name])):
                 left -= {name} if settled else set()
-            actor.sleep(actor.uniform())
+            actor.sleep(actor.uniform() * cast.pause_s)
 
     return run
 

@@ -19,6 +19,7 @@ from airflow_provider_segtable.formats.iceberg.iceberg_target import IcebergTarg
 from airflow_provider_segtable.services import cleaning
 from airflow_provider_segtable.table.publishing.publisher import _Publisher as Publisher
 from tests.simulation.publishing.scenario import Cast, simulate
+from tests.simulation.seeds import beginning_with
 from tests.simulation.world import EVERYBODY, Shape
 from tests.unit.publishing.plain_format import PlainFormat, PlainTarget
 
@@ -90,7 +91,7 @@ def test_what_a_removal_leaves_is_caught(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(IcebergTarget, "holds", lambda *_: True)
     monkeypatch.setattr(DeltaTarget, "_needed", needed)
     monkeypatch.setattr(delta_log, "is_misplaced", lambda *_: False)
-    assert any(fails(seed) for seed in (3, *range(20)))
+    assert any(fails(seed) for seed in beginning_with(3, 20))
 
 
 def load(publisher: Publisher, known: Published | None) -> None:
@@ -116,7 +117,7 @@ def fails(seed: int) -> bool:
 def caught(first: int, most: int = 20, kind: str = "append") -> bool:
     """Return whether any seed shows the planted error; ``first`` is one that did."""
     shape, cast = SMALL.get(kind, BUSY), FEW if kind in SMALL else CAST
-    for seed in (first, *range(most)):
+    for seed in beginning_with(first, most):
         try:
             simulate(seed, shape, cast, kind)
         except (AssertionError, SegtableError):

@@ -184,3 +184,34 @@ def test_a_value_that_holds_itself_has_a_repr(both: Any) -> None:
         value = here.Open(1)
         value.c.append(value)
         assert "..." in repr(value)
+
+
+CHANGES: list[dict[str, Any]] = [
+    {},
+    {"a": 5},
+    {"a": 5, "b": None},
+    {"c": [1], "d": b"x"},
+    {"z": 8},
+    {"nothing": 1},
+]
+
+
+@pytest.mark.parametrize("changes", CHANGES, ids=str)
+def test_copies_are_those_of_the_standard_library(both: Any, changes: dict[str, Any]) -> None:
+    """Of classes with and without slots, checks and parents; unknown fields are refused."""
+    here = both[1]
+    for name, args, named in MADE:
+        value = getattr(here, name)(*args, **named)
+        before = values_of(value)
+        wanted = outcome(lambda value=value: dataclasses.replace(value, **changes))
+        found = outcome(lambda value=value: lazy.replace(value, **changes))
+        if isinstance(wanted, tuple):
+            assert found[0] is wanted[0]
+        else:
+            assert (type(found), values_of(found)) == (type(wanted), values_of(wanted))
+            assert values_of(value) == before
+
+
+def values_of(instance: Any) -> list[object]:
+    """Return the values of a dataclass's fields."""
+    return [getattr(instance, each.name) for each in dataclasses.fields(instance)]

@@ -12,7 +12,8 @@ from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable
 from airflow_provider_segtable.core.segment import FooterChecksum, Segment
 from airflow_provider_segtable.data.jobs.concat import Grain
 from airflow_provider_segtable.data.jobs.minor_job import run_minor
-from airflow_provider_segtable.data.open_files import HELD, JoiningFile, MemoryFiles
+from airflow_provider_segtable.data.jobs.segment_writer import JOINED, joined_writes
+from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.data.parquet import descriptor
 from airflow_provider_segtable.data.parquet.descriptor import (
     BLOCK,
@@ -166,15 +167,18 @@ def test_bytes_behind_the_body_are_the_tail() -> None:
 
 
 def test_joined_writes_arrive_in_order_before_the_sink_is_used() -> None:
-    """Small writes arrive together, a large one behind them, and only settled bytes count."""
+    """Small writes arrive together, a large one behind them; after the context nothing arrives."""
     files = MemoryFiles()
+    large = b"d" * (JOINED + 1)
     with files.create("a") as sink:
-        file = JoiningFile(sink)
-        for part in (b"a", b"b", b"c" * HELD, b"d" * (HELD + 1), b"e"):
-            file.write(part)
-        assert (file.tell(), sink.position) == (2 * HELD + 4, 2 * HELD + 3)
+        with joined_writes(sink) as file:
+            for part in (b"a", b"b", b"c" * (JOINED - 2)):
+                file.write(part)
+            assert file.tell() == JOINED > sink.position
+            file.write(large)
+            file.flush()
+            assert file.tell() == sink.position == 2 * JOINED + 1
+            file.write(b"e")
         file.close()
-        assert sink.position == 2 * HELD + 3
-        file.pass_on()
         sink.commit()
-    assert files.store["a"] == b"ab" + b"c" * HELD + b"d" * (HELD + 1) + b"e"
+    assert files.store["a"] == b"ab" + b"c" * (JOINED - 2) + large

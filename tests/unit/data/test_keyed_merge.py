@@ -1,6 +1,7 @@
 """Merging the rows of primary-key tables: tombstones, memory, reads of few columns, errors."""
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -175,6 +176,19 @@ def test_a_range_of_one_run_is_passed_on() -> None:
     log = run(1, LATEST, id=[51], seq=[1])
     alone = [parts for parts in windows([base, [log]], ("id",)) if len(parts) == 1]
     assert sum(part.num_rows for (part,) in alone) >= 95
+
+
+def test_windows_are_as_few_as_the_batches_of_a_run() -> None:
+    """Not every batch of every run ends a window: a run is read on before its rows are used up."""
+    runs = []
+    for root in range(9):  # their batches end at different keys
+        keys = [*range(root, 2000, 9)]
+        rows = run(root, LATEST, id=keys, seq=[0] * len(keys))
+        starts = [0, *range(root + 1, len(keys), 11)]
+        runs.append([rows.slice(a, b - a) for a, b in pairwise([*starts, len(keys)])])
+    found = [*windows(runs, ("id",))]
+    assert sum(part.num_rows for some in found for part in some) == 2000
+    assert len(found) <= 2 * len(runs[0]) < sum(map(len, runs))
 
 
 def test_words_may_be_dictionaries() -> None:

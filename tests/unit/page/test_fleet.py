@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_segtable.core.log.log_paths import event_path
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.page.fleet_watch import Fleetwide
 from airflow_provider_segtable.page.lake import Limits
@@ -12,7 +13,6 @@ from airflow_provider_segtable.page.sources import within
 from airflow_provider_segtable.planning.fleet.fleet import Fleet
 from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet
 from airflow_provider_segtable.planning.fleet.fleet_memory import FoundTables
-from airflow_provider_segtable.table.log.event_log import event_path
 from airflow_provider_segtable.table.table import Table
 from tests.support.shown_lake import ShownLake
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.core.errors import NotATable, StorageError
+from airflow_provider_segtable.core.log.log_paths import EXPIRED, event_path
 from airflow_provider_segtable.page.answer import Answer, Unanswered, about_bytes
 from airflow_provider_segtable.page.lake import Limits, Seen
 from airflow_provider_segtable.page.table_states import STATE_BYTES
 from airflow_provider_segtable.planning.fleet.fleet_file import read_fleet
-from airflow_provider_segtable.table.log.event_log import EXPIRED, event_path
 from tests.support.shown_lake import ShownLake
 
 BRIEF = Limits(limit_s=0.05)

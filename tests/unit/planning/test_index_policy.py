@@ -17,7 +17,7 @@ from airflow_provider_segtable.core.schema import Column, Schema
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.planning.properties import IndexSettings, wished_indexes
-from airflow_provider_segtable.table.definition import check_properties
+from airflow_provider_segtable.table.property_checks import check_properties
 
 TABLE = TableDefinition(
     table_id="t",

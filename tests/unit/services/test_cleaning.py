@@ -24,6 +24,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.families.cleaning_events import Cleaned, Keep, Swept
+from airflow_provider_segtable.core.log.log_paths import checkpoint_path, event_path, tag_path
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.jobs.segment_writer import write_segment
@@ -37,12 +38,7 @@ from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table import committer
 from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.event_log import (
-    EventLog,
-    checkpoint_path,
-    event_path,
-    tag_path,
-)
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table, create_table
 from tests.support.clock import FakeClock, FakeRandomness
 from tests.support.in_memory import context_in_memory, defined_by

@@ -15,6 +15,7 @@ from airflow_provider_segtable.core.indexes.index_kind import ColumnStats, FileL
 from airflow_provider_segtable.core.indexes.index_state import INDEXES, folder
 from airflow_provider_segtable.core.log.families.cleaning_events import Swept
 from airflow_provider_segtable.core.log.families.index_events import IndexDropped
+from airflow_provider_segtable.core.log.log_paths import event_path
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.tables.evolution import DropColumn
 from airflow_provider_segtable.planning.properties import Retention
@@ -28,7 +29,6 @@ from airflow_provider_segtable.table.index_lifecycle import drop_index, rebuild_
 from airflow_provider_segtable.table.indexes import feeding, index_entries
 from airflow_provider_segtable.table.indexes.feeding import Feeder, new_files
 from airflow_provider_segtable.table.indexes.index_entries import index_ports
-from airflow_provider_segtable.table.log.event_log import event_path
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import rows
 from tests.unit.services.indexed import index, indexed_table, listed

@@ -13,6 +13,7 @@ from airflow_provider_segtable.core.errors import (
     NotATable,
     SegtableError,
 )
+from airflow_provider_segtable.core.log.log_paths import CHECKPOINTS, event_path, number
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.health.delete_recovery import Verdict
@@ -35,7 +36,7 @@ from airflow_provider_segtable.table.context import (
     TableContext,
     open_context,
 )
-from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, EventLog, event_path, number
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table, create_table
 from tests.support.clock import FakeClock, FakeRandomness
 from tests.support.in_memory import context_in_memory, defined_by

@@ -13,6 +13,7 @@ from airflow_provider_segtable.core.errors import StorageError
 from airflow_provider_segtable.core.log.events import encode
 from airflow_provider_segtable.core.log.families.change_events import RowsChanged
 from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.log.log_paths import event_path
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.predicate import AllOf
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
@@ -25,7 +26,7 @@ from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.event_log import EventLog, event_path
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import SCHEMA
 

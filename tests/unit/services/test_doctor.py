@@ -17,6 +17,7 @@ from airflow_provider_segtable.core.log.families.plan_events import (
     PlanInflight,
     PlanYielded,
 )
+from airflow_provider_segtable.core.log.log_paths import CHECKPOINTS, event_path
 from airflow_provider_segtable.core.log.state import IdSpace, IdSpaces
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.data.open_files import LocalFiles
@@ -34,7 +35,7 @@ from airflow_provider_segtable.storage import LocalStorage
 from airflow_provider_segtable.table.append import AppendTicket, append
 from airflow_provider_segtable.table.committer import Change, commit
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, EventLog, event_path
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table, create_table
 from tests.unit.services.conftest import rows
 from tests.unit.services.test_planner import clock_of

@@ -10,6 +10,13 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.log.log_paths import (
+    LAST,
+    checkpoint_path,
+    event_path,
+    expired_path,
+    tag_path,
+)
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.schema import Metric, MetricKind
 from airflow_provider_segtable.core.tables.append_kind import Append
@@ -25,14 +32,7 @@ from airflow_provider_segtable.services.compaction import Ended, PlanResult, com
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import given_schema
-from airflow_provider_segtable.table.log.event_log import (
-    LAST,
-    EventLog,
-    checkpoint_path,
-    event_path,
-    expired_path,
-    tag_path,
-)
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.log.sidecar_files import readable
 from airflow_provider_segtable.table.table import Table, create_table
 from tests.support.clock import FakeRandomness

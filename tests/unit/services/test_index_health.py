@@ -11,6 +11,7 @@ from airflow_provider_segtable.core.indexes.index_kind import BYTES, CHECKSUM, F
 from airflow_provider_segtable.core.indexes.index_state import folder
 from airflow_provider_segtable.core.log.families.index_events import IndexBuilt
 from airflow_provider_segtable.core.log.families.plan_events import PlanAborted
+from airflow_provider_segtable.core.log.log_paths import checkpoint_path
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.time import ALL_TIME
 from airflow_provider_segtable.health.doctor import examine
@@ -32,7 +33,6 @@ from airflow_provider_segtable.table.indexes.index_entries import (
     index_ports,
     write_feed,
 )
-from airflow_provider_segtable.table.log.event_log import checkpoint_path
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import rows
 from tests.unit.services.indexed import index, indexed_table

@@ -16,6 +16,7 @@ from airflow_provider_segtable.core.log.families.change_events import RowsChange
 from airflow_provider_segtable.core.log.families.cleaning_events import Swept
 from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
 from airflow_provider_segtable.core.log.families.tag_events import Tagged
+from airflow_provider_segtable.core.log.log_paths import LAST, checkpoint_path, event_path
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment, Shard
 from airflow_provider_segtable.data.local_files import LocalFiles
@@ -27,12 +28,7 @@ from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.spark.driver.file_locations import spark_paths
 from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
-from airflow_provider_segtable.table.log.event_log import (
-    LAST,
-    EventLog,
-    checkpoint_path,
-    event_path,
-)
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import SCHEMA, contents, rows
 

@@ -7,13 +7,13 @@ import pytest
 from airflow_provider_segtable.coordination.memory import MemoryService
 from airflow_provider_segtable.core.indexes.index_kind import FileList
 from airflow_provider_segtable.core.indexes.index_state import INDEXES, folder
+from airflow_provider_segtable.core.log.log_paths import event_path
 from airflow_provider_segtable.core.recovery.claims import Reason
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.health.repair import Decisions, plan_repair, repair
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.index_lifecycle import request_index
-from airflow_provider_segtable.table.log.event_log import event_path
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import contents, rows
 from tests.unit.services.indexed import index, indexed_table, listed

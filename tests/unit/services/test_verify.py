@@ -14,6 +14,12 @@ from airflow_provider_segtable.core.errors import CorruptTable, NotATable, Stora
 from airflow_provider_segtable.core.log import events
 from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.families.tag_events import Tagged
+from airflow_provider_segtable.core.log.log_paths import (
+    checkpoint_path,
+    event_path,
+    expired_path,
+    tag_path,
+)
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.diagnosis import Severity
 from airflow_provider_segtable.core.schema import Metric, MetricKind
@@ -42,13 +48,7 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import given_schema
 from airflow_provider_segtable.table.log import checkpoint
 from airflow_provider_segtable.table.log.checkpoint import write_checkpoint
-from airflow_provider_segtable.table.log.event_log import (
-    EventLog,
-    checkpoint_path,
-    event_path,
-    expired_path,
-    tag_path,
-)
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table, create_table
 from tests.unit.services.conftest import HOUR_US, SCHEMA, rows
 from tests.unit.services.test_planner import clock_of

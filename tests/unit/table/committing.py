@@ -10,12 +10,13 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.log.events import Action, Event, encode
 from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.log_paths import event_path
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.committer import Change
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.event_log import EventLog, event_path
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import create_table
 from tests.support.builders import BASE, DEFINITION, first
 from tests.support.clock import FakeClock, FakeRandomness

@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import count
 
+from airflow_provider_segtable.core.log.log_paths import TIMELINE
 from airflow_provider_segtable.ports.storage import Entry, NoTurn, Storage, Turn
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.event_log import TIMELINE
 from tests.support.clock import FakeRandomness
 
 _SEEDS = count(1000)

@@ -5,15 +5,10 @@ from collections.abc import Callable
 from airflow_provider_segtable.core.log.events import Action, Event, encode
 from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.log_paths import TIMELINE, event_path, expired_path, number
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.table.log.event_log import (
-    TIMELINE,
-    EventLog,
-    event_path,
-    expired_path,
-    number,
-)
+from airflow_provider_segtable.table.log.event_log import EventLog
 from tests.support.builders import BASE, DEFINITION, first
 
 SECOND = 1_000_000

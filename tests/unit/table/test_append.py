@@ -36,6 +36,7 @@ from airflow_provider_segtable.data.local_files import LocalFiles
 from airflow_provider_segtable.data.rows import split_by_chunk
 from airflow_provider_segtable.ports.coordination import Lease
 from airflow_provider_segtable.table.append import (
+    PROMPT_S,
     TRIES,
     AppendTicket,
     Write,
@@ -210,7 +211,12 @@ def test_rows_are_split_again_if_time_was_cut_anew_while_waiting(table: Table) -
     cut = Change(
         action=TableRepaired(segments=(), overrides=(other,), reason="cut"), commit_id="cut"
     )
-    watched = Watched(table, lambda: commit_or_raise(table.ports, table.state(), cut))
+
+    def cut_anew() -> None:
+        commit_or_raise(table.ports, table.state(), cut)
+        table.ports.clock.sleep(2 * PROMPT_S)
+
+    watched = Watched(table, cut_anew)
     layouts: list[Layout] = []
 
     def prepare(state: State) -> tuple[Mapping[Interval, int], Write]:

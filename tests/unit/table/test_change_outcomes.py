@@ -6,10 +6,11 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.core.errors import ChangeConflict, StorageError
+from airflow_provider_segtable.core.log.log_paths import event_path
 from airflow_provider_segtable.core.time import HOUR_US
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.table.changes.row_change import ROUNDS, ChangeResult, landed_before
-from airflow_provider_segtable.table.log.event_log import EventLog, event_path
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.conftest import files, numbers, rows
 from tests.unit.table.test_change import beside, in_use

@@ -16,6 +16,7 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.families.plan_events import PlanRequested
 from airflow_provider_segtable.core.log.fold import Conflict
+from airflow_provider_segtable.core.log.log_paths import checkpoint_path
 from airflow_provider_segtable.ports.coordination import Overtaken
 from airflow_provider_segtable.table.committer import (
     CHECKPOINT_EVERY,
@@ -31,7 +32,7 @@ from airflow_provider_segtable.table.committer import (
     commit_or_raise,
 )
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.event_log import EventLog, checkpoint_path
+from airflow_provider_segtable.table.log.event_log import EventLog
 from tests.support.builders import BASE, DEFINITION, JANUARY, first, minor_plan
 from tests.unit.table.committing import append, full, load, lost_reply, memory_context, rival, traps
 
@@ -145,7 +146,7 @@ def test_an_unreadable_log_is_read_again_after_a_lost_reply(ports: TableContext)
     assert isinstance(outcome, Committed)
     assert outcome.n == 1
     assert ports.storage.creates == 1  # type: ignore[attr-defined]
-    ports.storage.unreadable = 1  # type: ignore[attr-defined]
+    ports.storage.unreadable = 2  # type: ignore[attr-defined]
     with pytest.raises(StorageError):
         commit(ports, outcome.state, append(1, "other"))
     assert load(ports).n == 1

@@ -16,11 +16,11 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.families.cleaning_events import Cleaned
 from airflow_provider_segtable.core.log.fold import admit
+from airflow_provider_segtable.core.log.log_paths import CHECKPOINTS
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.planning.properties import Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
-from airflow_provider_segtable.table.log.event_log import CHECKPOINTS
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.conftest import rows
 from tests.unit.table.test_windows import added, compacted

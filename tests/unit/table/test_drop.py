@@ -21,6 +21,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.log.families.table_events import TableDropped
 from airflow_provider_segtable.core.log.families.tag_events import Tagged
+from airflow_provider_segtable.core.log.log_paths import EXPIRED, TIMELINE, event_path, expired_path
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.tables.definition import TableDefinition
 from airflow_provider_segtable.health.repair import plan_repair
@@ -37,13 +38,7 @@ from airflow_provider_segtable.table import committer
 from airflow_provider_segtable.table.committer import Change, commit, commit_or_raise
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.dropping import drop
-from airflow_provider_segtable.table.log.event_log import (
-    EXPIRED,
-    TIMELINE,
-    EventLog,
-    event_path,
-    expired_path,
-)
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table, create_table
 from tests.simulation.faults.faulty_coordinator import FaultyCoordinator
 from tests.simulation.faults.faulty_storage import Faults, FaultyStorage

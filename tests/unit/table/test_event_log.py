@@ -13,17 +13,16 @@ from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.families.cleaning_events import Cleaned
 from airflow_provider_segtable.core.log.families.tag_events import Tagged
 from airflow_provider_segtable.core.log.fold import apply
-from airflow_provider_segtable.table.log.checkpoint import write_checkpoint
-from airflow_provider_segtable.table.log.event_log import (
+from airflow_provider_segtable.core.log.log_paths import (
     LAST,
-    TRIES,
-    EventLog,
     checkpoint_path,
     event_path,
     expired_path,
     number,
     tag_path,
 )
+from airflow_provider_segtable.table.log.checkpoint import write_checkpoint
+from airflow_provider_segtable.table.log.event_log import TRIES, EventLog
 from airflow_provider_segtable.table.log.sidecar_files import readable
 from tests.support.builders import BASE, DEFINITION, first
 from tests.unit.table.made_log import SECOND, Made, Noted

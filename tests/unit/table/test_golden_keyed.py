@@ -9,6 +9,7 @@ from airflow_provider_segtable.core.log.events import encode
 from airflow_provider_segtable.core.log.families.consumer_events import ConsumerAdvanced
 from airflow_provider_segtable.core.log.families.plan_events import PlanCompleted
 from airflow_provider_segtable.core.log.invariants import violations
+from airflow_provider_segtable.core.log.log_paths import checkpoint_path, event_path
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.data.keyed.group_reader import described_roots, own_root
 from airflow_provider_segtable.data.parquet.descriptor import (
@@ -21,7 +22,6 @@ from airflow_provider_segtable.data.parquet.descriptor import (
 from airflow_provider_segtable.data.parquet.footer import read_footer
 from airflow_provider_segtable.table.dropping import list_files
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint
-from airflow_provider_segtable.table.log.event_log import checkpoint_path, event_path
 from airflow_provider_segtable.table.table import Table
 from tests.golden.make_keyed import KIND, PLACE
 

@@ -16,13 +16,13 @@ from airflow_provider_segtable.core.indexes.index_state import (
 from airflow_provider_segtable.core.log.events import decode, encode
 from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.fold import fold
+from airflow_provider_segtable.core.log.log_paths import expired_path
 from airflow_provider_segtable.table.committer import Change, commit, forward_feeds
 from airflow_provider_segtable.table.dropping import is_index_marker
 from airflow_provider_segtable.table.index_lifecycle import drop_index, rebuild_index, request_index
 from airflow_provider_segtable.table.indexes import feeding
 from airflow_provider_segtable.table.indexes.index_entries import entries_in, index_ports
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
-from airflow_provider_segtable.table.log.event_log import expired_path
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.conftest import SCHEMA, new_table, rows
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from airflow_provider_segtable.core.log.log_paths import TIMELINE
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.data.open_files import MemoryFiles
-from airflow_provider_segtable.table.log.event_log import TIMELINE
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.logged import rows_of
 from tests.unit.table.streamed import Streamed, table_of

@@ -7,11 +7,11 @@ import pytest
 
 from airflow_provider_segtable.core.errors import Fenced
 from airflow_provider_segtable.core.log.families.log_store_events import bucket_of
+from airflow_provider_segtable.core.log.log_paths import event_path
 from airflow_provider_segtable.core.log_store.manifest import Position
 from airflow_provider_segtable.core.log_store.reading import Reset
 from airflow_provider_segtable.health.repair import plan_repair, repair
 from airflow_provider_segtable.health.verify import verify
-from airflow_provider_segtable.table.log.event_log import event_path
 from airflow_provider_segtable.table.log_store.file_reader import read_committed
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.repairing import ports_at

@@ -8,11 +8,11 @@ import pytest
 
 from airflow_provider_segtable.core.log.events import encode
 from airflow_provider_segtable.core.log.families.append_events import Appended
+from airflow_provider_segtable.core.log.log_paths import event_path
 from airflow_provider_segtable.core.log_store import manifest
 from airflow_provider_segtable.core.recovery.diagnosis import Severity
 from airflow_provider_segtable.data.file_offsets import FileOffsets
 from airflow_provider_segtable.health.verify import verify
-from airflow_provider_segtable.table.log.event_log import event_path
 from airflow_provider_segtable.table.log_store import checkpointing
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.logged import Logged

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -17,12 +18,13 @@ from airflow_provider_segtable.core.log.joint_file import (
     encode_offer,
     join_offered,
 )
+from airflow_provider_segtable.core.log.log_paths import TIMELINE
 from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.ports.storage import Turn
 from airflow_provider_segtable.storage import LocalStorage
 from airflow_provider_segtable.table.committer import Committed, Unknown, commit
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.event_log import TIMELINE, EventLog
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import create_table
 from tests.support.builders import BASE, DEFINITION, first
 from tests.support.clock import FakeClock, FakeRandomness
@@ -37,13 +39,16 @@ class Patient(LocalStorage):
         super().__init__(root)
         self.wanted = offers
         self.offers = root / "_segtable/offers"
+        self.held = Event()
 
     @contextmanager
     def turn(
         self, prefix: str, *, wait_s: float, offer: Callable[[], bytes | None] | None = None
     ) -> Iterator[Turn]:
-        """Wait for the offers within the turn."""
-        with super().turn(prefix, wait_s=wait_s, offer=offer) as turn:
+        """Wait for the offers within the turn, and for the turn itself as long as it takes."""
+        del wait_s
+        with super().turn(prefix, wait_s=60.0, offer=offer) as turn:
+            self.held.set()
             while self.wanted and self._made() < self.wanted:
                 os.sched_yield()
             self.wanted = 0
@@ -74,6 +79,7 @@ def test_a_holder_puts_what_others_wait_to_put(tmp_path: Path) -> None:
     state = load(holder)
     with ThreadPoolExecutor(4) as pool:
         leading = pool.submit(commit, holder, state, append(0, "c0"))
+        holder.storage.held.wait()  # type: ignore[attr-defined]
         waiting = [
             pool.submit(commit, on_disk(tmp_path, f"a{n}"), state, append(n, f"c{n}"))
             for n in range(1, 4)

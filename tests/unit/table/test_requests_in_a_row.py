@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from airflow_provider_segtable.coordination.memory import MemoryService
+from airflow_provider_segtable.core.log.log_paths import EXPIRED, TIMELINE
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.services.publishing import publish_all
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.table.log.event_log import EXPIRED, TIMELINE
 from airflow_provider_segtable.table.publishing.publisher import PublishedNow
 from airflow_provider_segtable.table.table import Table as PlainTable
 from tests.support.clock import FakeRandomness

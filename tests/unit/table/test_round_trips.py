@@ -12,21 +12,20 @@ from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import Event, encode
 from airflow_provider_segtable.core.log.families.append_events import Appended
 from airflow_provider_segtable.core.log.families.tag_events import Tagged, Untagged
+from airflow_provider_segtable.core.log.log_paths import (
+    CHECKPOINTS,
+    EXPIRED,
+    LAST,
+    TIMELINE,
+    event_path,
+    expired_path,
+)
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.committer import Change, Committed, commit
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.dropping import drop
-from airflow_provider_segtable.table.log.event_log import (
-    CHECKPOINTS,
-    EXPIRED,
-    LAST,
-    OPENING,
-    TIMELINE,
-    EventLog,
-    event_path,
-    expired_path,
-)
+from airflow_provider_segtable.table.log.event_log import OPENING, EventLog
 from airflow_provider_segtable.table.log.read_ahead import ReadAhead
 from airflow_provider_segtable.table.table import Table
 from tests.support.in_memory import in_another_process

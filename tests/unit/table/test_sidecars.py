@@ -9,6 +9,12 @@ import pytest
 
 from airflow_provider_segtable.core.chunk import ChunkSummary
 from airflow_provider_segtable.core.errors import CorruptTable
+from airflow_provider_segtable.core.log.log_paths import (
+    LAST,
+    checkpoint_path,
+    event_path,
+    expired_path,
+)
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.time import Interval
@@ -27,13 +33,7 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.dropping import is_own
 from airflow_provider_segtable.table.log import checkpoint_chunks, sidecars
 from airflow_provider_segtable.table.log.checkpoint_chunks import CheckpointChunks
-from airflow_provider_segtable.table.log.event_log import (
-    LAST,
-    EventLog,
-    checkpoint_path,
-    event_path,
-    expired_path,
-)
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.log.sidecar_notes import notes_path
 from airflow_provider_segtable.table.log.sidecars import SIDECARS, layers_of, oldest_needed
 from airflow_provider_segtable.table.table import Table, create_table

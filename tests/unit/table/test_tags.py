@@ -7,9 +7,10 @@ from airflow_provider_segtable.core.errors import (
     InvalidName,
     NotATable,
 )
+from airflow_provider_segtable.core.log.log_paths import tag_path
 from airflow_provider_segtable.table.kept_versions import known_tag, put_tag, remove_tag
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint
-from airflow_provider_segtable.table.log.event_log import EventLog, tag_path
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 
 

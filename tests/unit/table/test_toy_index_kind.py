@@ -32,7 +32,7 @@ from airflow_provider_segtable.core.indexes.index_state import (
 from airflow_provider_segtable.planning.properties import wished_indexes
 from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.index_run import run_index
-from airflow_provider_segtable.table.definition import check_properties
+from airflow_provider_segtable.table.property_checks import check_properties
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.conftest import new_table, rows
 from tests.unit.table.toys.prefix_index import PrefixIndex

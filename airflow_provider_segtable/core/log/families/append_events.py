@@ -19,10 +19,9 @@
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.dataclass import dataclass
+from airflow_provider_segtable.core.dataclass import dataclass, replace
 from airflow_provider_segtable.core.locks import Generation
 from airflow_provider_segtable.core.log.event import Conflict, Stamp, amount
 from airflow_provider_segtable.core.log.event_kind import (
@@ -58,6 +57,7 @@ from airflow_provider_segtable.core.segment_codec import (
     encode_ids,
     encode_segments,
 )
+from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time import Instant
 
 
@@ -99,9 +99,8 @@ def _line_of_adoption(action: Adopted) -> str:
     return f"{_line_of_append(action)}; adopted"
 
 
-def published(state: State, action: Appended, at: Instant) -> tuple[Segment, ...]:
+def published(kind: TableKind, action: Appended, at: Instant) -> tuple[Segment, ...]:
     """Return the segments as an append at this time publishes them."""
-    kind = state.table.kind
     return tuple(kind.published(segment, at) for segment in action.segments)
 
 
@@ -143,7 +142,8 @@ def _admit_void(action: Voided, state: State) -> Voided | Conflict:
 
 def _appended(state: State, run: Sequence[tuple[Appended, Stamp]]) -> State:
     """Return the state after neighbouring appends: their segments enter the timeline at once."""
-    found = [segment for action, at in run for segment in published(state, action, at.time)]
+    kind = state.table.kind
+    found = [segment for action, at in run for segment in published(kind, action, at.time)]
     state = publish(state, found)
     for action, at in run:
         if action.log:

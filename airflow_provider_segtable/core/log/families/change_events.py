@@ -14,11 +14,10 @@ On disk the event is called ``Changed``.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.dataclass import dataclass
+from airflow_provider_segtable.core.dataclass import dataclass, replace
 from airflow_provider_segtable.core.deletion import PredicateDelete, VectorFile
 from airflow_provider_segtable.core.log.event import Conflict, Stamp, amount
 from airflow_provider_segtable.core.log.event_kind import (

@@ -48,6 +48,13 @@ def bucket_of(state: State, bucket: int) -> BucketManifest:
     return state.log_store.get(bucket, NO_RECORDS)
 
 
+def epoch_begun(action: object, bucket: int) -> Epoch | None:
+    """Return the epoch of a bucket that an action begins; None if it begins none."""
+    if isinstance(action, LogEpochBegun) and bucket in action.buckets:
+        return action.epoch
+    return None
+
+
 def _begun(state: State, action: LogEpochBegun, _: Stamp) -> State:
     begun = {
         bucket: bucket_of(state, bucket).begun(action.epoch, action.owner)
