@@ -14,11 +14,11 @@ from unittest.mock import patch
 
 from airflow_provider_segtable.core.log import fold, joint_file
 from airflow_provider_segtable.services import cleaning
-from airflow_provider_segtable.table.log import event_log
+from airflow_provider_segtable.table.log import checkpoint, event_log
 
 _SHARED: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...] = (
     (event_log.decode_file, (event_log,)),
-    (event_log.read_checkpoint, (event_log,)),
+    (checkpoint.read_checkpoint, (checkpoint,)),
     (fold.apply, (fold, event_log, joint_file, cleaning)),
 )
 
