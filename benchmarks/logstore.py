@@ -9,7 +9,8 @@
    ``pipelined`` sends ahead; with and without readers. ``read`` is the share of the rows that the
    readers got: a reader of a log store that is behind goes on at the end, without the rest, and
    Redis trims its stream under slow ones. ``bare`` is the same batches on a bare Flight stream,
-   with an answer for each, or with none.
+   with an answer for each, or with none; ``loopback`` is the processor time of their bytes on a
+   plain socket, the floor of any store of several processes.
 4. ``processor`` is the time of writer, server and one reader for an append. It says more than the
    rates on a busy machine. ``MiB`` is the most memory (``VmHWM``) of the same three.
 5. Rounds take turns. Medians are reported.
@@ -19,6 +20,7 @@ Usage: ``python benchmarks/logstore.py [--quick] [--rounds N] [--seconds S] [--w
 
 import argparse
 import os
+import socket
 import statistics
 import sys
 import tempfile
@@ -216,6 +218,32 @@ def bare(seconds: float, *, pipelined: bool) -> float:
     return rate
 
 
+def loopback_process(pipe: Any) -> None:
+    """Receive a stream of bytes; report how many, and the processor time."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        pipe.send(server.getsockname()[1])
+        stream, _ = server.accept()
+    buffer, got, before = bytearray(BATCH * ROW), 0, time.process_time()
+    with stream:
+        while count := stream.recv_into(buffer):
+            got += count
+    pipe.send((got, time.process_time() - before))
+
+
+def loopback(seconds: float) -> tuple[float, float]:
+    """Return microseconds of processor time to send, and to receive, the bytes of one batch."""
+    with process(loopback_process) as server:
+        data, sent = bytes(BATCH * ROW), 0
+        with socket.create_connection(("127.0.0.1", server.recv())) as stream:
+            begin, before = time.perf_counter(), time.process_time()
+            while time.perf_counter() - begin < seconds:
+                stream.sendall(data)
+                sent += 1
+            used = time.process_time() - before
+        got, received = server.recv()
+    return 1e6 * used / sent, 1e6 * received * len(data) / got
+
+
 def latency(
     ways: list[str], rounds: int, seconds: float, rates: Sequence[int]
 ) -> Iterator[results.Result]:
@@ -256,6 +284,8 @@ def throughput(
                 for readers in readers_of:
                     one = measured(way, work, readers)
                     found.setdefault((name, way, readers), []).append(one)
+    sent, received = loopback(seconds)
+    print(f"a plain socket: {sent:.0f} us to send a batch, {received:.0f} us to receive it")
     for name, rates in bares.items():
         print(f"a bare stream, {name}: {_median(rates):,.0f} MB/s")
     print(f"{'':<14}{'way':<16}{'readers':>7}{'MB/s':>8}{'of bare':>9}{'read':>7}   {HEADER}")

@@ -22,10 +22,18 @@ TITLES = {
     "checkpoint_s": "write a checkpoint after a commit: s",
     "written_kib": "bytes of that checkpoint: KiB",
     "replan_s": "plan after a commit: s",
-    "plan_s": "first plan of a process: s",
+    "plan_s": "first plan of a table: s",
+    "anew_s": "first plan of a process: s",
+    "clean_s": "clean after a commit: s",
+    "verify_s": "verify after a commit: s",
     "scan_s": "find the files of one chunk: s",
     "peak_mib": "peak memory of all that: MiB",
 }
+PUBLISHED = {
+    "publish_s": "publish a commit: s",
+    "load_s": "load what is published: s",
+}
+"""Panels against the number of published files: the first line is Delta, the second Iceberg."""
 ABOUT = "Costs of a table against its number of segments, on logarithmic scales, with slopes."
 
 

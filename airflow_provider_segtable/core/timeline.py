@@ -39,12 +39,12 @@ Source of the idea: Apache Druid's VersionedIntervalTimeline and OvershadowableM
 depends on the order of arrival and can lose data when generations are nested; this one cannot.
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 from heapq import heappop, heappush
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Protocol
 
 from airflow_provider_segtable.core.chunk import Chunk, ChunkSummary, Group
@@ -60,7 +60,7 @@ from airflow_provider_segtable.core.segment import (
     base_of,
     beside_base,
 )
-from airflow_provider_segtable.core.spans import AnyBlock, IntervalIndex, StoredBlock
+from airflow_provider_segtable.core.spans import AnyBlock, IntervalIndex
 from airflow_provider_segtable.core.time import ALL_TIME, Instant, Interval, joined, united
 
 
@@ -360,21 +360,8 @@ class Timeline:
         groups = (group for chunk in chunks.values() for group in chunk.unpacked.visible)
         return (segment for group in groups for segment in group.segments)
 
-    def hidden_segments(self, without: Container[str] = frozenset()) -> Iterator[Segment]:
-        """Yield the present segments that are not visible, by id; decode only their chunks.
-
-        Args:
-            without: names of blocks that are known to have none; those that lie alone are not
-                loaded.
-        """
-        alone = {each.name for each in self.blocks_alone() if each.name in without}
-        if not alone:
-            return self._hidden(None)
-        others = (b for b in self.blocks() if not (isinstance(b, StoredBlock) and b.name in alone))
-        spans = united(Interval(block.start, block.end) for block in others)
-        return chain.from_iterable(map(self._hidden, spans))
-
-    def _hidden(self, interval: Interval | None) -> Iterator[Segment]:
+    def hidden_segments(self, interval: Interval | None = None) -> Iterator[Segment]:
+        """Yield the present segments that are not visible, by id; decode only their chunks."""
         visible = self.visible_summaries(interval)
         for chunk in self.chunks(interval):
             summary = visible.get(chunk.key)
@@ -383,38 +370,15 @@ class Timeline:
                 shown = {s.id for g in found.visible for s in g.segments} if summary else set()
                 yield from (segment for segment in found.segments() if segment.id not in shown)
 
-    def blocks_alone(self) -> Iterator[StoredBlock[AnyChunk]]:
-        """Yield the stored blocks that have a name, and meet no other block's range.
-
-        So what is visible among their chunks is a matter of the block alone.
-        """
-        blocks, end = self.blocks(), ALL_TIME.start
-        for at, block in enumerate(blocks):
-            follows = at + 1 < len(blocks) and blocks[at + 1].start < block.end
-            if isinstance(block, StoredBlock) and block.name and not follows and end <= block.start:
-                yield block
-            end = max(end, block.end)
-
-    def blocks_without(self, segments: Iterable[Segment]) -> frozenset[str]:
-        """Return the names of the stored blocks that lie alone, and have none of some segments."""
-        starts = sorted({segment.id.interval.start for segment in segments})
-        names = set[str]()
-        for block in self.blocks_alone():
-            at = bisect_left(starts, block.start)
-            if block.name and (at == len(starts) or starts[at] >= block.end):
-                names.add(block.name)
-        return frozenset(names)
-
     def visible_near(self, intervals: Iterable[Interval]) -> Iterator[Segment]:
         """Yield the visible segments of chunks that overlap any of the intervals; decode these."""
         return self.visible_among(self._near(intervals))
 
     def visible_among(self, chunks: Collection[ChunkKey]) -> Iterator[Segment]:
         """Yield the visible segments of some chunks; decode only these."""
-        for region in united({chunk.interval for chunk in chunks}):
-            for chunk in self.visible_chunks(region):
-                if chunk in chunks:
-                    yield from (s for group in self.visible_groups(chunk) for s in group.segments)
+        near = (self.visible_chunks(region) for region in united({c.interval for c in chunks}))
+        for chunk in (each for some in near for each in some if each in chunks):
+            yield from (s for group in self.visible_groups(chunk) for s in group.segments)
 
     def visible_chunks(self, interval: Interval | None = None) -> tuple[ChunkKey, ...]:
         """Return the chunks of ``lookup``, each once, by the first instant at which they win."""
@@ -483,21 +447,6 @@ class Timeline:
     def span(self) -> Interval | None:
         """Return the smallest interval with all chunks; None without any."""
         return self._chunks.span and Interval(*self._chunks.span)
-
-    @property
-    def latest(self) -> Instant | None:
-        """Return the latest event time of a visible chunk; None if none has rows.
-
-        Event times lie within their chunk, so blocks that end earlier are not looked at.
-        """
-        found: Instant | None = None
-        for block in sorted(self.blocks(), key=lambda each: each.end, reverse=True):
-            if found is not None and block.end <= found:
-                break
-            inside = self.visible_summaries(Interval(block.start, block.end)).values()
-            times = [summary.time_max for summary in inside if summary.time_max is not None]
-            found = max([*times, *(() if found is None else (found,))], default=None)
-        return found
 
     def winning(self, interval: Interval | None) -> Iterator[tuple[Interval, AnyChunk]]:
         """Yield the chunks that win, each with a piece of time in which it does."""

@@ -267,7 +267,7 @@ def _walked(
         begin = EventLog(ports.storage).first()
         walk = _Walk(ports=ports, all_versions=scope.all_versions)
         base = -1 if scope.part is None else scope.part.base(ports.storage)
-        if base < begin or not walk.begin_at(base):
+        if scope.part is None or base < begin or not walk.begin_at(base, scope.part):
             walk.first = begin
         walk.go(pool, report)
         if begin == EventLog(ports.storage).first():
@@ -313,16 +313,21 @@ class _Walk:
     findings: list[Finding] = field(default_factory=list)
     sound: set[str] = field(default_factory=set)
 
-    def begin_at(self, n: int) -> bool:
-        """Begin after a checkpoint, whose sidecars were proved before; return whether it can be."""
+    def begin_at(self, n: int, part: Part) -> bool:
+        """Begin after a checkpoint, and read those of its sidecars that are due.
+
+        Returns:
+            Whether it has sidecars, and can be read.
+        """
         log = EventLog(self.ports.storage)
         state = log.at_checkpoint(n)
-        layers = state and layers_of(state)
+        layers = None if state is None else layers_of(state)
         if state is None or layers is None or not layers.sidecars:
             return False
         self.state = self.good = state
         self.first = state.n + 1
-        self.sound.update(each.path for each in layers.sidecars)
+        self.sound.update(each.path for each in layers.sidecars if not part.takes(each.path))
+        self._checkpoint(n)  # a damaged sidecar is made again silently where it is looked at
         return True
 
     def go(self, pool: ThreadPoolExecutor, report: Report) -> None:
@@ -447,8 +452,8 @@ def _refuse_dropped(log: EventLog) -> None:
 
 def same_state(one: State, other: State) -> bool:
     """Return whether two states are equal; of timelines and ids, what both share is not read."""
-    without = {"timeline": Timeline.empty(), "ids": IdSpaces()}
-    if replace(one, **without) != replace(other, **without):
+    empty, ids = Timeline.empty(), IdSpaces()
+    if replace(one, timeline=empty, ids=ids) != replace(other, timeline=empty, ids=ids):
         return False
     if len(one.timeline) != len(other.timeline) or not _same_ids(one, other):
         return False

@@ -46,6 +46,7 @@ from airflow_provider_segtable.core.predicate import may_hold
 from airflow_provider_segtable.core.segment import NO_BUCKET, ChunkKey, Roots, Segment, SegmentId
 from airflow_provider_segtable.core.time import MINUTE_US, Cut, Instant, Interval, iso, united
 from airflow_provider_segtable.core.timeline import Group, adjacent
+from airflow_provider_segtable.core.timeline_blocks import latest_time
 from airflow_provider_segtable.planning.properties import NOW, Policy
 from airflow_provider_segtable.planning.selection import Code, Obstacle, Reason, Skipped, Threshold
 
@@ -410,7 +411,7 @@ def claimed(known: PlanState) -> Reason:
 def _skip_from(state: State, policy: Policy, now: Instant) -> Instant:
     if policy.skip_offset_from == NOW or not policy.skip_offset_minutes:
         return now
-    latest = state.timeline.latest
+    latest = latest_time(state.timeline)
     return now if latest is None else latest
 
 

@@ -150,7 +150,8 @@ def remember_windows(
     """Note in stored blocks what another process knew of them, by the same basis."""
     settings, timeline = _settings(state, policy, blocking), state.timeline
     for block in timeline.blocks():
-        if block.notes or (name := _name(block)) not in known:
+        name = _name(block)
+        if block.notes or name is None or name not in known:
             continue
         around, names, due = known[name]
         beside = _beside(timeline, block, Interval(*around))

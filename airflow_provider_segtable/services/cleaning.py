@@ -14,20 +14,15 @@ Segments:
 
 Expiry of the log:
 
-3. The log expires before the newest readable checkpoint that is no newer than the oldest kept
-   version. The marker is put first. Then events are deleted from the oldest on, then checkpoints
-   (``table.log.event_log``), and with them checkpoints of tags whose versions are not kept.
-4. A marker is void if another cleaning or the end of the log overtook it while this process was
-   paused; its author deletes it. A drop that put its marker later has listed it.
+3. What of the log is expired, and in which order, is said in ``services.log_expiry``.
+
+4. *Sidecars* of checkpoints are deleted when no kept checkpoint lists them.
 
 5. *Records of adoptions* are marked when the log names none of their files, and deleted when the
    mark is as old as orphans have to be (``table.adopted_files``). Outside of ``data/`` and
    ``deletes/`` only adopted files that the log gave up are deleted, while they are the ones that
    were adopted: others are never looked at. *Facts about reads* are deleted by their age
    (``table.read_recorder``).
-
-   *Sidecars* of checkpoints are deleted when no kept checkpoint lists them and they are as old as
-   orphans have to be (``table.log.sidecars``).
 
 Safety:
 
@@ -43,10 +38,11 @@ Safety:
 Neighbours of the table:
 
 10. *Published versions*: files that their readers need stay (``table.publishing.targets``). Targets
-    are read before the first write, and again before files are deleted. A version that is put in
-    between shows an event that the log no longer keeps, and its publisher publishes a newer one.
-    With a retention of 0 hours its readers may miss files until then. Obsolete files of targets are
-    deleted last. Files that a publisher may be about to name are too young, as orphans are.
+    are read before the first write if any file is to go, and again before files are deleted. A
+    version that is put in between shows an event that the log no longer keeps, and its publisher
+    publishes a newer one. With a retention of 0 hours its readers may miss files until then.
+    Obsolete files of targets are deleted last. Files that a publisher may be about to name are too
+    young, as orphans are.
 11. *Indexes*: ``Swept`` brings tombstones of the entries about deleted files
     (``table.indexes.index_entries``). Then the feeds are copied, and the indexes' own tables are
     cleaned by the same steps. Their failures are listed in the run, and stop no other table.
@@ -61,15 +57,14 @@ Source of the idea: Hudi's cleaner and Paimon's snapshot expiry and orphan clean
 import contextlib
 import hashlib
 import posixpath
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
-from itertools import chain, count, islice
+from itertools import count, islice
 
 from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.deletion import paths
 from airflow_provider_segtable.core.errors import (
-    AlreadyExists,
     ClockSkew,
     CommitConflict,
     LogExpired,
@@ -77,7 +72,7 @@ from airflow_provider_segtable.core.errors import (
     StorageFull,
 )
 from airflow_provider_segtable.core.facts import Facts
-from airflow_provider_segtable.core.indexes.index_state import INDEXES, IndexState, folder
+from airflow_provider_segtable.core.indexes.index_state import INDEXES, IndexState
 from airflow_provider_segtable.core.log.event import Conflict
 from airflow_provider_segtable.core.log.events import Event
 from airflow_provider_segtable.core.log.families.cleaning_events import (
@@ -93,22 +88,20 @@ from airflow_provider_segtable.core.log.families.consumer_events import needed_f
 from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.log_paths import (
-    CHECKPOINTS,
-    EXPIRED,
-    TAGS,
     TIMELINE,
-    expired_path,
-    number,
 )
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import is_adopted
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.time import HOUR_US, Instant, iso
+from airflow_provider_segtable.core.timeline_blocks import blocks_without, hidden_beside
 from airflow_provider_segtable.data.open_files import is_remote
 from airflow_provider_segtable.data.vector_file import FOLDER as DELETES
 from airflow_provider_segtable.planning.properties import Retention, StatisticsSettings
-from airflow_provider_segtable.ports.storage import Entry, Storage
+from airflow_provider_segtable.ports.storage import Entry
+from airflow_provider_segtable.services.cleaning_turns import Notes, listed_files
+from airflow_provider_segtable.services.log_expiry import delete_sidecars, expirable, expire
 from airflow_provider_segtable.table.adopted_files import (
     mark_obsolete,
     marked_records,
@@ -125,14 +118,11 @@ from airflow_provider_segtable.table.index_lifecycle import (
 from airflow_provider_segtable.table.indexes.index_entries import gone_entries, tombstones
 from airflow_provider_segtable.table.kept_versions import unread_since
 from airflow_provider_segtable.table.log.event_log import EventLog
-from airflow_provider_segtable.table.log.sidecar_files import readable, unlisted_sidecars
-from airflow_provider_segtable.table.log.sidecar_notes import read_notes, write_notes
-from airflow_provider_segtable.table.log.sidecars import SIDECARS, has_sidecars
+from airflow_provider_segtable.table.log.sidecar_files import unlisted_sidecars
 from airflow_provider_segtable.table.publishing.targets import published_paths, sweep_targets
 from airflow_provider_segtable.table.read_recorder import expired_reads
 from airflow_provider_segtable.table.unnamed_files import (
     unnamed,
-    unnamed_before,
     unnamed_nearby,
 )
 
@@ -240,80 +230,8 @@ class CleaningRun:
         return inner + sum(size for path, size in sizes.items() if path in going)
 
 
-def expirable(log: EventLog, after: State) -> tuple[int, tuple[str, ...]]:
-    """Return the number before which the log may expire, and the log files to delete."""
-    fit = [n for n in log.checkpoints() if 0 < n <= after.retained_from]
-    log_from, going = 0, tuple(_unnamed_tags(log, after))
-    for n in fit:
-        behind = tuple(_behind(log, n))
-        if not behind:
-            log_from = n
-            break
-        if readable(log, n):
-            log_from, going = n, (*behind, *going)
-            break
-    return max(log_from, log.first()), going
-
-
-def _behind(log: EventLog, n: int) -> Iterator[str]:
-    """Yield the log files before checkpoint ``n``, in the order of deletion.
-
-    The file that has event ``n`` stays, so that its time can be read.
-    """
-    event = log.event(n)
-    first = event.joined[0] if event and event.joined else n
-    for place, end in ((TIMELINE, first), (CHECKPOINTS, n), (EXPIRED, n)):
-        for entry in log.storage.list(place):
-            at = number(entry.path)
-            if at is not None and at >= end:
-                break
-            if at is not None:
-                yield entry.path
-
-
-def _unnamed_tags(log: EventLog, after: State) -> Iterator[str]:
-    """Yield tag checkpoints of versions that are not kept: no later tag can name them."""
-    for entry in log.storage.list(TAGS):
-        digits = entry.path.removesuffix(".parquet").rpartition("-")[2]
-        if digits.isdigit() and not after.keeps(int(digits)) and int(digits) < after.n:
-            yield entry.path
-
-
-def expire(ports: TableContext, log_from: int, paths: Sequence[str]) -> None:
-    """Put the marker, then delete the log files, in order."""
-    if not paths:
-        return
-    if log_from:
-        with contextlib.suppress(AlreadyExists):
-            ports.storage.create(expired_path(log_from), b"")
-        if ports.log.first() > log_from:
-            ports.storage.flush(EXPIRED)
-            ports.storage.delete(expired_path(log_from))
-    for place in (TIMELINE, CHECKPOINTS, EXPIRED, SIDECARS):  # before any deletion
-        ports.storage.flush(place)
-    for path in paths:
-        ports.storage.delete(path)
-
-
-def delete_sidecars(ports: TableContext, found: Collection[str], before: Instant) -> None:
-    """Delete sidecars that no checkpoint lists now, either.
-
-    The markers are there by now: an author whose checkpoint lists them anew takes it back.
-    """
-    if found:
-        ports.storage.flush(CHECKPOINTS)
-        for path in unlisted_sidecars(ports.log, 0, before):
-            if path in found:
-                ports.storage.delete(path)
-
-
 DATA = "data"
 MOST_SKEW_US = 300_000_000
-MOST_LISTED = 16_384
-"""Data files among which a run that need not look at all looks for orphans."""
-SERVICE = "clean"
-"""The name of the cleaner's notes about sidecars."""
-BASIS = "hidden 1"
 RESERVE = "_segtable/reserve/space"
 RESERVE_BYTES = 65_536
 """Room for the events and markers of a cleaning: some thousand segments."""
@@ -328,7 +246,8 @@ class _Look:
     ``keep`` is the retention, ``going`` are the files that the log gives up and no published
     version shows. ``given_up`` are the consumers whose positions were read and found too old:
     versions by name. The head may have others, which were registered while the log was read.
-    ``notes`` are for the next run.
+    ``noted`` was before, ``notes`` are for
+    the next run.
     """
 
     head: State
@@ -338,37 +257,14 @@ class _Look:
     keep: Retention
     going: frozenset[str]
     given_up: Mapping[str, int]
-    notes: "_Notes"
+    noted: Notes
+    notes: Notes
 
     @property
     def worth_an_event(self) -> bool:
         later = self.found.retained_from > self.head.retained_from
         gone = bool(self.found.segments) or forgettable(self.head, self.found.retained_from)
         return gone or bool(later and self.run.log_files)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Notes:
-    """What a run notes for the next one of a large table.
-
-    Attributes:
-        listed: the last data file that was looked at; empty if the next run begins anew.
-        unhidden: the sidecars without hidden segments.
-    """
-
-    listed: str = ""
-    unhidden: frozenset[str] = frozenset()
-
-    @staticmethod
-    def read(storage: Storage, state: State) -> "_Notes":
-        if not has_sidecars(state):
-            return _Notes()
-        found = read_notes(storage, SERVICE, BASIS)
-        return _Notes(listed=found.get("", ""), unhidden=frozenset(found.keys() - {""}))
-
-    def write(self, storage: Storage) -> None:
-        notes = {"": self.listed, **dict.fromkeys(sorted(self.unhidden), 0)}
-        write_notes(storage, SERVICE, BASIS, notes)
 
 
 def clean(
@@ -386,7 +282,7 @@ def clean(
             to read are kept, too.
         dry_run: compute the deletions without making them.
         whole: look for orphans among all data files. If False, and the table has sidecars, a run
-            looks at the next ``MOST_LISTED`` ones, so that its cost does not grow with the table.
+            looks at the next of them alone, so that its cost does not grow with the table.
 
     Raises:
         ClockSkew: this host's clock and the storage's differ; nothing was deleted.
@@ -500,7 +396,7 @@ def _clean_one(cleaning: _Cleaning) -> CleaningRun:
     if head.adopts:
         mark_obsolete(ports.storage, head)
     targets = _swept(cleaning, look.keep, dry_run=False)
-    if has_sidecars(look.head):
+    if look.notes != look.noted:
         look.notes.write(ports.storage)
     return replace(look.run, entries=entries, targets=targets)
 
@@ -533,78 +429,106 @@ def _look(cleaning: _Cleaning) -> _Look:
 
 def _look_once(cleaning: _Cleaning) -> _Look:
     """Find the deletable files. List files before the log, to include concurrent commits."""
-    ports, now = cleaning.ports, cleaning.now
-    log = ports.log
-    earlier = log.load()
-    notes = _Notes.read(ports.storage, earlier)
-    data, listed = _listed(cleaning, earlier, notes)
+    ports = cleaning.ports
+    earlier = ports.log.load()
+    noted = Notes.read(ports.storage, earlier)
+    data, listed = listed_files(ports.storage, earlier, noted, whole=cleaning.whole)
     deletes = [*ports.storage.list(DELETES)]
     data = _not_in(data, cleaning.named())
-    newest = log.load()
+    newest = ports.log.load()
     keep = cleaning.retention or Retention.read(newest.table.properties)
-    retained, head = _walk(log, newest, keep, now)
+    chosen = _chosen(cleaning, keep, newest, noted, [*data, *deletes])
+    run = replace(
+        _run(cleaning, keep, chosen, deletes),
+        reads=_reads(ports, newest, cleaning.now),
+        partly=listed is not None,
+    )
+    return _Look(
+        head=chosen.head,
+        after=chosen.after,
+        found=chosen.found,
+        run=run,
+        keep=keep,
+        going=chosen.going,
+        given_up=passed_over(newest, chosen.found.retained_from),
+        noted=noted,
+        notes=Notes(listed=listed or "", unhidden=chosen.unhidden),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chosen:
+    """What may leave the table: ``found``, and ``nameless`` files.
+
+    ``published`` are the files that readers of published versions need, if any file is to go;
+    ``unhidden`` the sidecars without hidden segments.
+    """
+
+    head: State
+    after: State
+    found: Cleanable
+    nameless: Sequence[Entry]
+    published: frozenset[str]
+    unhidden: frozenset[str]
+
+    @property
+    def going(self) -> frozenset[str]:
+        """Return the files that the log gives up and no published version shows."""
+        return self.after.pending_delete - self.published
+
+
+def _chosen(
+    cleaning: _Cleaning, keep: Retention, newest: State, noted: Notes, files: Sequence[Entry]
+) -> _Chosen:
+    """Choose among the segments, and among files that an earlier state did not name."""
+    log = cleaning.ports.log
+    retained, head = _walk(log, newest, keep, cleaning.now)
     older = {n for n in head.tags.values() if n < retained[0].n}
     tagged = tuple(log.version(n, head) for n in sorted(older))
-    hidden = [*head.timeline.hidden_segments(notes.unhidden)]
+    hidden = [*hidden_beside(head.timeline, noted.unhidden)]
     choose = partial(cleanable, head, retained=retained, tagged=tagged, hidden=hidden)
     found = choose()
     after = _foreseen(head, found)
-    nameless = unnamed_nearby([*data, *deletes], after)
+    nameless = unnamed_nearby(files, after)
     published = frozenset[str]()
     if found.segments or after.pending_delete or nameless:  # else nothing can be needed
         published = _published(cleaning, keep)
         found = choose(published=published)
         after = _foreseen(head, found)
-    before = orphaned_before(now, keep)
-    orphans, young = _orphans(_not_in(nameless, published), after, before)
-    going = after.pending_delete - published
+    return _Chosen(
+        head=head,
+        after=after,
+        found=found,
+        nameless=nameless,
+        published=published,
+        unhidden=blocks_without(head.timeline, hidden),
+    )
+
+
+def _run(
+    cleaning: _Cleaning, keep: Retention, chosen: _Chosen, deletes: Iterable[Entry]
+) -> CleaningRun:
+    """Return the deletions, as far as they follow from what was chosen."""
+    log, after, found = cleaning.ports.log, chosen.after, chosen.found
+    before = orphaned_before(cleaning.now, keep)
+    orphans, young = _orphans(_not_in(chosen.nameless, chosen.published), after, before)
     log_from, log_files = expirable(log, after)
-    run = CleaningRun(
-        version=head.n,
+    return CleaningRun(
+        version=chosen.head.n,
         retained_from=found.retained_from,
         segments=found.segments,
         kept=found.kept,
-        files=tuple(sorted(path for path in going if not _of_deletions(path))),
-        vectors=tuple(e for e in deletes if e.path in going),
+        files=tuple(sorted(path for path in chosen.going if not _of_deletions(path))),
+        vectors=tuple(entry for entry in deletes if entry.path in chosen.going),
         vectors_kept=len(paths(after.vectors)),
         orphans=orphans,
         young=young,
         log_from=log_from,
         log_files=log_files,
         sidecars=tuple(unlisted_sidecars(log, log_from, before)),
-        published=_left(published, after, nameless),
-        records=_records(ports, after, before),
-        reads=_reads(ports, newest, now),
-        partly=listed is not None,
+        published=_left(chosen.published, after, chosen.nameless),
+        records=_records(cleaning.ports, after, before),
     )
-    notes = _Notes(listed=listed or "", unhidden=head.timeline.blocks_without(hidden))
-    given_up = passed_over(newest, found.retained_from)
-    return _Look(
-        head=head,
-        after=after,
-        found=found,
-        run=run,
-        keep=keep,
-        going=going,
-        given_up=given_up,
-        notes=notes,
-    )
-
-
-def _listed(cleaning: _Cleaning, earlier: State, notes: _Notes) -> tuple[list[Entry], str | None]:
-    """Return files that an earlier state does not name, and the last data file looked at.
-
-    The latter is None if all data files were looked at, and empty at their end.
-    """
-    storage = cleaning.ports.storage
-    known = {folder(index.definition.id) for index in earlier.indexes.values()}
-    folders = (f"{INDEXES}/{name}" for name in storage.folders(INDEXES))
-    others = [entry for each in folders if each not in known for entry in storage.list(each)]
-    if cleaning.whole or not has_sidecars(earlier):
-        return [*unnamed_before(chain(storage.list(DATA), others), earlier)], None
-    part = [*islice(storage.list(DATA, after=notes.listed or None), MOST_LISTED)]
-    last = part[-1].path if len(part) == MOST_LISTED else ""
-    return unnamed_nearby([*part, *others], earlier), last
 
 
 def orphaned_before(now: Instant, keep: Retention) -> Instant:

@@ -11,6 +11,11 @@ from airflow_provider_segtable.core.errors import CorruptTable, NotFound
 from airflow_provider_segtable.core.log.state import IdSpaces, State
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.timeline import Timeline
+from airflow_provider_segtable.core.timeline_blocks import (
+    blocks_without,
+    hidden_beside,
+    latest_time,
+)
 from airflow_provider_segtable.table.log import checkpoint_chunks, sidecars
 from airflow_provider_segtable.table.log.checkpoint import (
     CheckpointFiles,
@@ -96,10 +101,10 @@ def check_layers(layers: Layers, files: CheckpointFiles) -> None:
 def check_hidden(found: State, plain: State, noted: set[str], pool: list[Segment]) -> None:
     """What blocks are noted to lack is not there, and the latest time and visible ones agree."""
     hidden = [*plain.timeline.hidden_segments()]
-    assert [*found.timeline.hidden_segments(noted)] == hidden
-    noted |= found.timeline.blocks_without(hidden)
+    assert [*hidden_beside(found.timeline, noted)] == hidden
+    noted |= blocks_without(found.timeline, hidden)
     times = [s.time_max for s in plain.timeline.visible_summaries().values()]
-    assert found.timeline.latest == max((t for t in times if t is not None), default=None)
+    assert latest_time(found.timeline) == max((t for t in times if t is not None), default=None)
     some = {segment.id.chunk for segment in pool[::2]}
     shown = {s.id for s in plain.timeline.each_visible() if s.id.chunk in some}
     among = [s.id for s in found.timeline.visible_among(some)]

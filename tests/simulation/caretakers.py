@@ -59,7 +59,7 @@ def cleaner(world: World, _: int) -> Callable[[Actor], None]:
     def run(actor: Actor) -> None:
         ports = world.ports(actor)
         while not world.settled():
-            tolerate(actor, "clean", lambda: clean(ports, retention=SHORT))
+            tolerate(actor, "clean", lambda: clean(ports, retention=SHORT, whole=False))
             actor.sleep(actor.uniform())
 
     return run

@@ -14,7 +14,7 @@ from airflow_provider_segtable.core.log.event import Stamp
 from airflow_provider_segtable.core.log.families import cleaning_events
 from airflow_provider_segtable.core.log.families.cleaning_events import Cleaned
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.services import cleaning
+from airflow_provider_segtable.services import cleaning, cleaning_turns
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table import committer
@@ -64,6 +64,7 @@ def test_a_seed_survives_with_sidecars(seed: int, monkeypatch: pytest.MonkeyPatc
     """Checkpoints share files, which go when none lists them, and authors and cleaners race."""
     monkeypatch.setattr(sidecars, "MOST_SEGMENTS", 3)
     monkeypatch.setattr(sidecars, "MOST_CHUNKS", 1)
+    monkeypatch.setattr(cleaning_turns, "MOST_LISTED", 3)
     world = build(seed, EVERYBODY)
     run(world)
     log = EventLog(world.storage)

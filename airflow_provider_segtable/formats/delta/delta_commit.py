@@ -319,9 +319,9 @@ class _Commit:
             return "CREATE OR REPLACE TABLE AS SELECT" if self.known else "CREATE TABLE"
         if not self.revision.data_change:
             return "OPTIMIZE"
-        old = self.revision.gone or self.revision.shown.keys() & self._before.keys()
-        new = self.revision.shown.keys() - self._before.keys()
-        if old:
+        known = [path in self._before for path in self.revision.shown]
+        new = not all(known)
+        if self.revision.gone or any(known):
             return "MERGE" if new else "DELETE"
         return "WRITE" if new or not changed else "CHANGE COLUMNS"
 

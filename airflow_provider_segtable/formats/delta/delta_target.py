@@ -44,7 +44,6 @@ from airflow_provider_segtable.formats.delta.log_files import (
     is_own,
     listed,
     listed_from_checkpoint,
-    named_file,
     refusal,
     vectors_path,
 )
@@ -97,6 +96,7 @@ class DeltaTarget:
         changes.apply(commit.actions)
         base = Base.of(known) if known else Base()
         made = published(base, changes, commit.number, None, self.address)
+        made = replace(made, own=replace(made.own, vectors=bool(commit.vectors)))
         if known is not None and known.table_id != revision.table.table_id:
             made = replace(made, own=replace(made.own, before=known.own.attempt))
             if not (has_number(self._storage, known.number) and self._follows(made)):
@@ -117,13 +117,12 @@ class DeltaTarget:
         After a removal another version may have the number of the one before.
         """
         before = put.number - 1
-        own = vectors_path(UUID(put.own.attempt))
-        named = {named_file(each.own.vector) for each in put.files.values() if each.own.vector}
+        own, named = vectors_path(UUID(put.own.attempt)), put.own.vectors
         there, follows, vectors = together(
             self._storage,
             lambda: listed(self._storage, max(before, 0)),
             lambda: self._follows(put),
-            lambda: {each.path for each in self._storage.list(VECTORS)} if own in named else {own},
+            lambda: {each.path for each in self._storage.list(VECTORS)} if named else {own},
         )
         whole = before < 0 or before in there.commits or there.checkpoint >= before
         if not whole or (put.number not in there.commits and there.checkpoint < put.number):

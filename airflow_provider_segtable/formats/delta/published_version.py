@@ -18,6 +18,7 @@ from airflow_provider_segtable.core.errors import CorruptTable, ForeignTable
 from airflow_provider_segtable.core.time import Instant
 from airflow_provider_segtable.formats.delta.log_files import LOG, Json, way_out
 from airflow_provider_segtable.formats.format import Published, PublishedFile
+from airflow_provider_segtable.formats.published_files import PublishedFiles
 
 MARK = "segtable"
 """The name of the mark in ``commitInfo``, and of segtable among the writers of transactions."""
@@ -66,6 +67,7 @@ class Own:
         sound: whether the whole log could be read, each version after the one before.
         before: the id of the attempt that put the version before; known only if this process put
             the version.
+        vectors: whether this process put the version with a file of vectors.
     """
 
     protocol: Json
@@ -77,6 +79,7 @@ class Own:
     changes: int
     sound: bool = True
     before: str = field(default="", compare=False)
+    vectors: bool = field(default=False, compare=False)
 
 
 @dataclass(slots=True)
@@ -275,15 +278,9 @@ def encoded_path(path: str) -> str:
 def _files(
     before: Mapping[str, PublishedFile], changes: Mapping[str, Json | None]
 ) -> Mapping[str, PublishedFile]:
-    if not changes:
-        return before
-    files = dict(before)
-    for path, add in changes.items():
-        if add is None:
-            files.pop(path, None)
-        else:
-            files[path] = _file(path, add)
-    return files
+    return PublishedFiles.of(before).changed(
+        {path: None if add is None else _file(path, add) for path, add in changes.items()}
+    )
 
 
 def _file(path: str, add: Json) -> PublishedFile:

@@ -65,6 +65,7 @@ from airflow_provider_segtable.formats.iceberg.metadata import (
     types_of,
 )
 from airflow_provider_segtable.formats.iceberg.versions import Chain, Versions
+from airflow_provider_segtable.formats.published_files import PublishedFiles
 from airflow_provider_segtable.planning.properties import PublishSettings
 from airflow_provider_segtable.ports.clock import Randomness
 from airflow_provider_segtable.ports.storage import Storage
@@ -377,10 +378,8 @@ class _Attempt:
     def _published(
         self, metadata: Json, manifests: Sequence[Manifest], changed: Changed
     ) -> Published:
-        files = dict(self._known)
-        for path in changed.gone:
-            files.pop(path, None)
-        files |= {path: PublishedFile(path=path, key=key) for path, key in changed.keys.items()}
+        shown = {path: PublishedFile(path=path, key=key) for path, key in changed.keys.items()}
+        files = PublishedFiles.of(self._known).changed({**dict.fromkeys(changed.gone), **shown})
         revision = self._revision
         return Published(
             number=self._number,

@@ -74,6 +74,7 @@ from airflow_provider_segtable.formats.iceberg.metadata import (
     own_snapshot,
     put_after,
 )
+from airflow_provider_segtable.formats.published_files import PublishedFiles
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.storage.together import found_together, together
 
@@ -389,18 +390,15 @@ class Versions:
 
 def _files(manifests: Collection[Manifest], known: Published | None) -> Mapping[str, PublishedFile]:
     """Return the files of a version, from a known one for manifests that are the same."""
-    files: dict[str, PublishedFile] = {}
+    changes: dict[str, PublishedFile | None] = {}
     data = {each.uri: each for each in manifests if not each.content}
     old = {each.uri: each for each in known.own.manifests if not each.content} if known else {}
-    if known:
-        files.update(known.files)
     for uri in old.keys() - data.keys():
-        for path in old[uri].keys:
-            files.pop(path, None)
+        changes.update(dict.fromkeys(old[uri].keys))
     for uri in data.keys() - old.keys():
         found = data[uri].keys.items()
-        files.update((path, PublishedFile(path=path, key=key)) for path, key in found)
-    return files
+        changes.update((path, PublishedFile(path=path, key=key)) for path, key in found)
+    return PublishedFiles.of(known.files if known else {}).changed(changes)
 
 
 # Needed data files, and own files to sweep

@@ -38,6 +38,7 @@ from airflow_provider_segtable.core.publishing import (
 )
 from airflow_provider_segtable.data.publishing import hidden_rows, stats_of
 from airflow_provider_segtable.formats.format import NewFile, Published, Revision
+from airflow_provider_segtable.formats.published_files import PublishedFiles
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.publications import Publication
@@ -118,16 +119,12 @@ def _rebased(changes: Changes, published: Published, last: Publication) -> Chang
     again, in between.
     """
     then, now = last.published.files, published.files
-    moved = {
-        path
-        for path in then.keys() | now.keys()
-        if path not in then or path not in now or then[path].key != now[path].key
-    }
+    moved = PublishedFiles.of(then).differing(now)
     unchanged = moved - changes.shown.keys() - changes.gone
-    if not unchanged.isdisjoint(then):
+    if any(path in then for path in unchanged):
         return None
     return Changes(
-        gone=frozenset({*(changes.gone & now.keys()), *unchanged}),
+        gone=frozenset({*(path for path in changes.gone if path in now), *unchanged}),
         shown={
             path: file
             for path, file in changes.shown.items()

@@ -391,14 +391,17 @@ def test_a_removal_that_goes_on_while_a_target_is_read_is_no_damage(
 
 @pytest.mark.parametrize("full", [False, True])
 def test_a_torn_version_is_published_over(tmp_path: Path, name: str, *, full: bool) -> None:
-    """A head of which the disk lost the end is followed by a whole one; a cleaning waits for it."""
+    """A head of which the disk lost the end is followed by a whole one; deletions wait for it."""
     table = new_table(tmp_path, name)
+    left = next((tmp_path / "data").iterdir()) / f"99999-{'0' * 16}.parquet"
+    left.write_bytes(b"of a writer that died")
     path = tmp_path / (commit_path(1) if name == "delta" else version_path(2))
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(CorruptTable, match="--full"):
         clean(table.ports, retention=NOW)
     assert isinstance(publish(Table(replace(table.ports)), name, full=full), PublishedNow)
     assert seen(table, name) == shown(table)
+    assert left.exists()
     clean(table.ports, retention=NOW)
 
 

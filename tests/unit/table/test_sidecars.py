@@ -23,7 +23,7 @@ from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.properties import Policy, Retention
 from airflow_provider_segtable.planning.selection import BRIEFLY
 from airflow_provider_segtable.planning.table_plan import plan_all
-from airflow_provider_segtable.services import cleaning
+from airflow_provider_segtable.services import cleaning_turns
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compact_table import compact_table
 from airflow_provider_segtable.services.planner import look_at
@@ -235,7 +235,7 @@ def test_a_cleaner_looks_at_sidecars_that_changed_alone(
     ports: TableContext, reads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beside those of the files listed in turn; what became hidden is found."""
-    monkeypatch.setattr(cleaning, "MOST_LISTED", 1)
+    monkeypatch.setattr(cleaning_turns, "MOST_LISTED", 1)
     clean(replace(ports), retention=NOW, whole=False)
     pass_hours(ports, 1)
     clean(replace(ports), retention=NOW, whole=False)
@@ -255,7 +255,7 @@ def test_orphans_are_looked_for_in_turns(
     ports: TableContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each run of a large table looks at the next files, if it need not look at all of them."""
-    monkeypatch.setattr(cleaning, "MOST_LISTED", 5)
+    monkeypatch.setattr(cleaning_turns, "MOST_LISTED", 5)
     folders = sorted({each.path.split("/")[1] for each in ports.storage.list("data")})
     wanted = {f"data/{each}/99999-{'0' * 16}.parquet" for each in folders}
     for path in wanted:
@@ -446,3 +446,16 @@ def test_a_damaged_new_sidecar_is_found_by_a_part(ports: TableContext) -> None:
     new = sorted(there(ports) - before)
     damage(ports, new[-1], b"PAR1 of something else")
     assert "bad-checkpoint" in verified(ports, Part(since=since, now=since))[1]
+
+
+def test_a_damaged_sidecar_is_found_once_it_is_due(
+    ports: TableContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though its chunks can be made again from the log."""
+    pass_hours(ports, 1)
+    path = max(there(ports))
+    damage(ports, path, None)
+    later = Part(since=ports.clock.now(), now=ports.clock.now())
+    for is_due, codes in ((False, set()), (True, {"bad-checkpoint"})):
+        monkeypatch.setattr(Part, "takes", lambda _, name, due=is_due: due and name == path)
+        assert verified(ports, later)[1] == codes
