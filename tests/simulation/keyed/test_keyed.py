@@ -150,7 +150,7 @@ def test_keys_move() -> None:
 
     Whichever time chunks its records are in, and whoever writes, compacts or divides these.
     """
-    survives(MOVERS, without_excuse, (5, 3, *range(6)), MOVED)
+    survives(MOVERS, without_excuse, (9, 3, *range(6)), MOVED)
 
 
 def test_a_late_index_settles_keys() -> None:
