@@ -319,7 +319,11 @@ def _size(filesystem: "fs.FileSystem", target: str, file: _Input) -> int:
 
 
 class OpenedLater:
-    """A file of a known size that is opened at the first read."""
+    """A file of a known size that is opened at the first read.
+
+    Parquet's reader has threads of its own, which open no file: it is opened before it is given to
+    the reader (``opened``).
+    """
 
     def __init__(self, files: DataFiles, path: str, size: int, until: ExitStack) -> None:
         """Open a file of ``files`` when it is read, and close it with ``until``."""
@@ -329,18 +333,23 @@ class OpenedLater:
         self._until = until
         self._source: Source | None = None
 
-    def read_at(self, offset: int, length: int) -> bytes:
-        """Return exactly ``length`` bytes from ``offset``; errors as of opening the file.
+    def opened(self) -> Source:
+        """Return the open file.
 
         Raises:
-            CorruptTable: the file has another size.
+            NotFound: it is missing.
+            CorruptTable: it has another size.
         """
         if self._source is None:
             source = self._until.enter_context(self._files.open(self.path))
             if source.size != self.size:
                 raise wrong_size(self.path, source.size, self.size)
             self._source = source
-        return self._source.read_at(offset, length)
+        return self._source
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Return exactly ``length`` bytes from ``offset``; errors as of opening the file."""
+        return self.opened().read_at(offset, length)
 
 
 def is_remote(files: DataFiles) -> bool:

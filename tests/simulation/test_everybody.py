@@ -119,7 +119,7 @@ def losses_unproven(monkeypatch: pytest.MonkeyPatch) -> None:
         (loads_that_do_not_notice, LOADERS, 0),
         (loads_without_appends, LOADERS, 0),
         (deletes_come_back, RESTORERS, 1),
-        (nothing_goes, RESTORERS, 1),
+        (nothing_goes, RESTORERS, 9),
         (losses_unproven, REPAIRERS, 0),
     ],
 )

@@ -222,6 +222,11 @@ class CheckedSource:
         """Return whether ranges can be loaded together, because each request is a round trip."""
         return hasattr(self._source, "load")
 
+    def open_now(self) -> None:
+        """Open the file, if that was left for the first read; errors as of opening it."""
+        if isinstance(self._source, OpenedLater):
+            self._source.opened()
+
     def load(self, ranges: Iterable[Range]) -> None:
         """Load the blocks of ranges that are read soon, if that is a gain."""
         ends, _ = self.tail.blocks

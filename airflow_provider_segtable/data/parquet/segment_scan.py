@@ -246,7 +246,9 @@ class SourceFile(io.RawIOBase):
     """A ``Source`` as a seekable Python file, for pyarrow."""
 
     def __init__(self, source: Source) -> None:
-        """Read ``source`` from its start."""
+        """Read ``source`` from its start, perhaps in another thread; open it in this one."""
+        if isinstance(source, CheckedSource):
+            source.open_now()
         self._source = source
         self._at = 0
 

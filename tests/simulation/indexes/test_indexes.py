@@ -190,9 +190,9 @@ def copies_lose_one(monkeypatch: Patch) -> None:
 
 def joins_lose_the_last(monkeypatch: Patch) -> None:
     """The last of several feeds is not in the file that takes their place."""
-    right = feeding.write_joined
+    right = index_entries.write_joined
     monkeypatch.setattr(
-        feeding,
+        index_entries,
         "write_joined",
         lambda ports, index, feeds: right(ports, index, feeds[:-1] or feeds),
     )

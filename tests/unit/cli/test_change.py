@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_segtable.core.errors import ChangeConflict
 from airflow_provider_segtable.core.requests.change_request import Update
-from airflow_provider_segtable.table import table_changes
+from airflow_provider_segtable.table.changes import arrow_engine
 from airflow_provider_segtable.table.changes.arrow_engine import ArrowEngine
 from airflow_provider_segtable.table.changes.row_change import Selected
 from airflow_provider_segtable.table.changes.run_change import run_change
@@ -262,7 +262,7 @@ def test_an_update_that_others_always_overtake_ends_with_4(
             )
             return found
 
-    monkeypatch.setattr(table_changes, "ArrowEngine", Overtaken)
+    monkeypatch.setattr(arrow_engine, "ArrowEngine", Overtaken)
     result = run("update", filled, "--set", "amount=1", "--where", "who = 'user 1'", "--json")
     refused(result, 4, ChangeConflict.__name__, "event", "run it again")
 
