@@ -9,9 +9,9 @@
 4. If another change landed first in one of our roots, its vectors are read; if the vectors were
    cleaned, our rows are looked up in the newest snapshot. If the rows differ, our change is put
    again unchanged. If theirs is a plain delete and our new rows do not depend on the deleted ones
-   (a delete, an overwrite), ours leaves the common rows out. Otherwise ``find``
-   runs again on the newest snapshot, a bounded number of times (snapshot isolation, first
-   committer wins). ``find`` never runs again for any other reason.
+   (a delete, an overwrite), ours leaves the common rows out, unless a restore has brought them
+   back by then. Otherwise ``find`` runs again on the newest snapshot, a bounded number of times
+   (snapshot isolation, first committer wins). ``find`` never runs again for any other reason.
 5. Files are deleted only when the change certainly did not land.
 6. A row engine, of Arrow or Spark, selects rows, joins a source, and writes rows. It evaluates a
    request on one snapshot and decides nothing else. The order of a change, its commit and its
@@ -237,6 +237,7 @@ class _ChangeCommit:
         self.asked, self.found, self.state = asked, found, state
         self.log = asked.ports.log
         self.rows = {root: rows for root, rows in found.rows.items() if rows}
+        self.left_out: dict[SegmentId, BitMap] = {}
         self.segments: tuple[Segment, ...] = ()
         self.guard: Callable[[], None] = lambda: None
         self.file: VectorFile | None = None
@@ -351,7 +352,7 @@ class _ChangeCommit:
             return conflict
         try:
             if newest.vectors_pruned_through > self.state.n:
-                lost = None if self._all_visible(newest) else conflict
+                lost = None if self._still_right(newest) else conflict
             else:
                 lost = self._conflict_of_vectors(conflict, newest)
         except NotFound:  # a file was cleaned meanwhile: compare again with the newest state
@@ -360,10 +361,14 @@ class _ChangeCommit:
             self.state = newest
         return lost
 
-    def _all_visible(self, newest: State) -> bool:
-        """Return whether all our rows are still visible; used after vectors were pruned."""
-        found = present(Snapshot(ports=self.asked.ports, state=newest), self.rows)
-        return found == self.rows
+    def _still_right(self, newest: State) -> bool:
+        """Return whether all our rows are visible, and no row that was left out is, after a prune.
+
+        A restore undoes deletions, also those for which rows were left out.
+        """
+        snapshot = Snapshot(ports=self.asked.ports, state=newest)
+        again = present(snapshot, self.left_out) if self.left_out else {}
+        return present(snapshot, self.rows) == self.rows and not again
 
     def _conflict_of_vectors(self, conflict: Conflict, newest: State) -> Conflict | None:
         """Compare our rows with other deletes; leave out rows that plain deletes removed."""
@@ -385,6 +390,8 @@ class _ChangeCommit:
         return self.asked.kind in (ChangeKind.DELETE, ChangeKind.OVERWRITE)
 
     def _leave_out(self, common: Rows) -> None:
+        for root, rows in common.items():
+            self.left_out[root] = self.left_out.get(root, BitMap()) | rows
         left = {root: rows - common.get(root, BitMap()) for root, rows in self.rows.items()}
         self.rows = {root: rows for root, rows in left.items() if rows}
         if self.file:

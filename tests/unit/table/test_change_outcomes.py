@@ -109,6 +109,16 @@ def test_rows_left_out_are_not_in_the_next_file(table: Table, other: Table) -> N
     assert files(table) == in_use(table)
 
 
+def test_rows_left_out_that_a_restore_brings_back_are_deleted(table: Table, other: Table) -> None:
+    """Another delete had taken them, so ours left them out; it looks again."""
+    done = beside(table, lambda: other.delete("row < 3"), lambda: other.restore(version=4)).delete(
+        "row < 5"
+    )
+    assert (done.matched, done.deleted) == (5, 5)
+    assert numbers(table) == list(range(5, 40))
+    assert files(table) == in_use(table)
+
+
 @pytest.mark.parametrize(
     ("n", "deleted", "dry_run", "words"),
     [
