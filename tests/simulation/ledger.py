@@ -52,7 +52,8 @@ class Ledger:
     """What should be in the table; ``columns`` says which are compared, all of them by default.
 
     ``first`` is the event that created the table; ``crowd`` ends the names of its authors.
-    ``readers`` are the other ways to read that are asked.
+    ``readers`` are the other ways to read that are asked. ``joined`` counts events that shared a
+    file, also those that have expired since.
     """
 
     columns: tuple[str, ...] = ()
@@ -70,6 +71,7 @@ class Ledger:
     models: dict[int, Model] = field(default_factory=dict)
     read: object = None
     looks: int = 0
+    joined: int = 0
 
     def intend(self, commit_id: str, intention: Intention) -> None:
         """Note what is about to be tried."""
@@ -119,6 +121,7 @@ class Ledger:
 
     def replay(self, event: Event) -> Model:
         """Move the model by the next event, without reading a file; return it."""
+        self.joined += event.joined is not None
         before, self.checked = self.checked, apply(self.checked, event)
         if before is not None:
             _check_touched(before, self.checked, event)
