@@ -215,6 +215,11 @@ class Block(Generic[T]):
         """Return the lowest start."""
         return self.items[0].start
 
+    @property
+    def name(self) -> None:
+        """Return None: no other block is known to have equal items."""
+        return None
+
     def find(self, key: Any) -> T | None:
         """Return the item with this key, or None."""
         items = self.items
@@ -389,8 +394,7 @@ def _outside(index: IntervalIndex[T], other: IntervalIndex[T]) -> dict[Any, T]:
 
 def _identity(block: AnyBlock[T]) -> int | str:
     """Return a value that only blocks with equal items share."""
-    name = block.name if isinstance(block, StoredBlock) else None
-    return id(block) if name is None else name
+    return id(block) if block.name is None else block.name
 
 
 def _interval_blocks(items: tuple[T, ...]) -> tuple[AnyBlock[T], ...]:

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Container, Iterable, Iterator
 
 from airflow_provider_segtable.core.segment import Segment
-from airflow_provider_segtable.core.spans import AnyBlock, StoredBlock
+from airflow_provider_segtable.core.spans import StoredBlock
 from airflow_provider_segtable.core.time import ALL_TIME, Instant, Interval, united
 from airflow_provider_segtable.core.timeline import AnyChunk, Timeline
 
@@ -35,7 +35,7 @@ def hidden_beside(timeline: Timeline, without: Container[str]) -> Iterator[Segme
     if not alone:
         yield from timeline.hidden_segments()
         return
-    others = (each for each in timeline.blocks() if _name(each) not in alone)
+    others = (each for each in timeline.blocks() if each.name not in alone)
     for span in united(Interval(each.start, each.end) for each in others):
         yield from timeline.hidden_segments(span)
 
@@ -61,7 +61,3 @@ def latest_time(timeline: Timeline) -> Instant | None:
         times = [summary.time_max for summary in inside if summary.time_max is not None]
         found = max([*times, *(() if found is None else (found,))], default=None)
     return found
-
-
-def _name(block: AnyBlock[AnyChunk]) -> str | None:
-    return block.name if isinstance(block, StoredBlock) else None

@@ -36,7 +36,7 @@ from airflow_provider_segtable.core.counted import MIB
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import digest
 from airflow_provider_segtable.core.segment import ChunkKey
-from airflow_provider_segtable.core.spans import AnyBlock, StoredBlock
+from airflow_provider_segtable.core.spans import AnyBlock
 from airflow_provider_segtable.core.time import Instant, Interval, united
 from airflow_provider_segtable.core.timeline import AnyChunk, Timeline
 from airflow_provider_segtable.planning.finders.finder import Finder, finders
@@ -132,15 +132,15 @@ def known_windows(state: State) -> Mapping[str, Any] | None:
     """
     found: dict[str, Any] = {}
     for block in state.timeline.blocks():
-        if (name := _name(block)) is None:
+        if block.name is None:
             continue
         if not block.notes:
             return None
         _, beside, around, due = block.notes
-        names = [_name(each) for each in beside]
+        names = [each.name for each in beside]
         if None not in names:
             some = due if len(due) <= MOST_WINDOWS else [around]
-            found[name] = [_ends(around), names, [*map(_ends, some)]]
+            found[block.name] = [_ends(around), names, [*map(_ends, some)]]
     return found
 
 
@@ -150,21 +150,17 @@ def remember_windows(
     """Note in stored blocks what another process knew of them, by the same basis."""
     settings, timeline = _settings(state, policy, blocking), state.timeline
     for block in timeline.blocks():
-        name = _name(block)
+        name = block.name
         if block.notes or name is None or name not in known:
             continue
         around, names, due = known[name]
         beside = _beside(timeline, block, Interval(*around))
-        if [_name(each) for each in beside] == names:
+        if [each.name for each in beside] == names:
             block.notes[:] = [settings, beside, Interval(*around), [Interval(*d) for d in due]]
 
 
 MOST_WINDOWS = 64
 """Most windows that are remembered of a stored block; if it has more, all of it is one."""
-
-
-def _name(block: AnyBlock[AnyChunk]) -> str | None:
-    return block.name if isinstance(block, StoredBlock) else None
 
 
 def _ends(interval: Interval) -> tuple[Instant, Instant]:

@@ -14,10 +14,8 @@ Segments:
 
 Expiry of the log:
 
-3. What of the log is expired, and in which order, is said in ``services.log_expiry``.
-
+3. What of the log expires, and in which order, is said in ``services.log_expiry``.
 4. *Sidecars* of checkpoints are deleted when no kept checkpoint lists them.
-
 5. *Records of adoptions* are marked when the log names none of their files, and deleted when the
    mark is as old as orphans have to be (``table.adopted_files``). Outside of ``data/`` and
    ``deletes/`` only adopted files that the log gave up are deleted, while they are the ones that
@@ -87,9 +85,7 @@ from airflow_provider_segtable.core.log.families.cleaning_events import (
 from airflow_provider_segtable.core.log.families.consumer_events import needed_from
 from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
 from airflow_provider_segtable.core.log.fold import apply
-from airflow_provider_segtable.core.log.log_paths import (
-    TIMELINE,
-)
+from airflow_provider_segtable.core.log.log_paths import TIMELINE
 from airflow_provider_segtable.core.log.plan import PlanStatus
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import is_adopted
@@ -121,10 +117,7 @@ from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.log.sidecar_files import unlisted_sidecars
 from airflow_provider_segtable.table.publishing.targets import published_paths, sweep_targets
 from airflow_provider_segtable.table.read_recorder import expired_reads
-from airflow_provider_segtable.table.unnamed_files import (
-    unnamed,
-    unnamed_nearby,
-)
+from airflow_provider_segtable.table.unnamed_files import unnamed, unnamed_nearby
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,8 +239,7 @@ class _Look:
     ``keep`` is the retention, ``going`` are the files that the log gives up and no published
     version shows. ``given_up`` are the consumers whose positions were read and found too old:
     versions by name. The head may have others, which were registered while the log was read.
-    ``noted`` was before, ``notes`` are for
-    the next run.
+    ``noted`` are the notes of the run before, ``notes`` those for the next one.
     """
 
     head: State

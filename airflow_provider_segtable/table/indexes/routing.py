@@ -46,7 +46,6 @@ Late log files beside a finer granularity (``parted_corrections``):
     file has corrected the losers there.
 """
 
-import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -364,9 +363,6 @@ def discard_files(ports: TableContext, segments: tuple[Segment, ...]) -> None:
     for segment in segments:
         with suppress(SegtableError):  # an orphan, which cleaning removes
             ports.files.delete(segment.path)
-
-
-_LOG = logging.getLogger(__name__)
 
 
 def parted_corrections(
