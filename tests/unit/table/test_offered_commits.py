@@ -1,6 +1,7 @@
 """Changes that another process of the host puts: claimed, settled, or left to their authors."""
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -49,7 +50,8 @@ class Patient(LocalStorage):
         del wait_s
         with super().turn(prefix, wait_s=60.0, offer=offer) as turn:
             self.held.set()
-            while self.wanted and self._made() < self.wanted:
+            end = time.monotonic() + 120.0  # the test fails then, and does not hang
+            while self._made() < self.wanted and time.monotonic() < end:
                 os.sched_yield()
             self.wanted = 0
             yield turn
