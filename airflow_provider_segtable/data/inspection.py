@@ -19,7 +19,6 @@ from dataclasses import field
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.dataclass import dataclass
@@ -41,7 +40,8 @@ from airflow_provider_segtable.data.parquet.descriptor import (
     read_descriptor,
     read_observed,
 )
-from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead, SourceFile
+from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
+from airflow_provider_segtable.data.parquet.source_file import SourceFile, parquet_file
 from airflow_provider_segtable.data.parquet.table_file import files_columns
 from airflow_provider_segtable.data.row_filter import Numbers, hidden_of
 from airflow_provider_segtable.data.rows import instants
@@ -111,7 +111,7 @@ def _needed(columns: pa.Schema, segment: Segment) -> list[str]:
 
 
 def _columns(files: DataFiles, path: str) -> frozenset[str]:
-    with files.open(path) as source, pq.ParquetFile(SourceFile(source)) as parquet:
+    with files.open(path) as source, parquet_file(SourceFile(source)) as parquet:
         return frozenset(parquet.schema_arrow.names)
 
 

@@ -20,7 +20,6 @@ from dataclasses import field, replace
 from enum import StrEnum
 
 import numpy as np
-import pyarrow.parquet as pq
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.counted import counted
@@ -37,7 +36,7 @@ from airflow_provider_segtable.core.time import MAX_INSTANT, MIN_INSTANT, Interv
 from airflow_provider_segtable.data.keyed.settled_file import is_settled_path
 from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.data.parquet.descriptor import SegmentFiles
-from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.parquet.source_file import SourceFile, parquet_file
 from airflow_provider_segtable.data.row_filter import hidden_of
 from airflow_provider_segtable.data.vector_file import (
     FOLDER,
@@ -260,7 +259,7 @@ def _held(
     if not segment.path or not holds_any(segment, wanted):
         return
     with SegmentFiles(ports.files, [segment]).open(segment.path) as source:
-        file = pq.ParquetFile(SourceFile(source), read_dictionary=[ROOT])
+        file = parquet_file(SourceFile(source), words=[ROOT])
         for batch in file.iter_batches(BATCH, columns=[ROOT, ROW]):
             names, codes, numbers = hidden_of(batch)
             for code, name in enumerate(names):

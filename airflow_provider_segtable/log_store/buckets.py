@@ -194,9 +194,7 @@ class Bucket:
             if self.takes(size):
                 return
             if not self._changes.wait(seen, deadline - time.monotonic()):
-                raise (
-                    self._no_room(size, wait_s) if self._confirmed() else self._unconfirmed(wait_s)
-                )
+                raise self._no_room(size) if self._confirmed() else self._unconfirmed()
 
     @contextmanager
     def held(self) -> Iterator[State]:
@@ -264,7 +262,7 @@ class Bucket:
                 elif (full := self._appended(new)) is None:
                     return Answer(first=new.sequence, committed=self._log.committed.offset)
             if not self._changes.wait(seen, deadline - time.monotonic()):
-                raise self._unconfirmed(wait_s) if full is None else self._full(full, new, wait_s)
+                raise self._unconfirmed() if full is None else self._full(full, new)
 
     def _confirmed(self) -> bool:
         return self._monotonic() < self._until
@@ -301,26 +299,29 @@ class Bucket:
             case Full() as full:
                 return full
 
-    def _unconfirmed(self, wait_s: float) -> LogStoreUnavailable:
+    # The errors of a deadline do not name its seconds: a client that tries again gave the rest of
+    # its own.
+
+    def _unconfirmed(self) -> LogStoreUnavailable:
         return LogStoreUnavailable(
-            f"{bucket.named(self._log)} did not answer within {wait_s} s, because its service has "
-            "not read the table's log for too long, and another writer may have taken the bucket: "
-            "look whether the table's storage can be reached"
+            f"{bucket.named(self._log)} did not answer in time, because its service has not read "
+            "the table's log for too long, and another writer may have taken the bucket: look "
+            "whether the table's storage can be reached"
         )
 
-    def _no_room(self, size: int, wait_s: float) -> LogStoreFull:
+    def _no_room(self, size: int) -> LogStoreFull:
         waiting = self._log.buffer.since(self._log.committed.offset).size
         return LogStoreFull(
-            f"{bucket.named(self._log)} had no room for {describe_size(size)} within {wait_s} s, "
-            f"because {describe_size(waiting)} wait for a checkpoint: run one, or raise the limit"
+            f"{bucket.named(self._log)} had no room for {describe_size(size)} in time, because "
+            f"{describe_size(waiting)} wait for a checkpoint: run one, or raise the limit"
         )
 
-    def _full(self, full: Full, new: Append[Any], wait_s: float) -> LogStoreFull:
+    def _full(self, full: Full, new: Append[Any]) -> LogStoreFull:
         waiting = describe_size(full.uncommitted_bytes)
         return LogStoreFull(
             f"{bucket.named(self._log)} had no room for {counted(new.count, 'record')} "
-            f"({describe_size(new.size)}) within {wait_s} s, because {waiting} wait for a "
-            "checkpoint: run one, or raise the limit"
+            f"({describe_size(new.size)}) in time, because {waiting} wait for a checkpoint: run "
+            "one, or raise the limit"
         )
 
 

@@ -26,7 +26,6 @@ from dataclasses import field, replace
 from functools import partial
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import (
@@ -61,7 +60,7 @@ from airflow_provider_segtable.data.adoption.file_facts import (
     with_times,
 )
 from airflow_provider_segtable.data.parquet.descriptor import encode_definition
-from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.parquet.source_file import SourceFile, parquet_file
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.table.adopted_files import (
     COPIED,
@@ -593,7 +592,7 @@ class _Run:
         if facts.path in named_paths(ports.log.refresh(self._state)):
             return  # another run found a time chunk that holds it
         with ports.files.open(facts.path) as source:
-            rows = pq.ParquetFile(SourceFile(source)).read()
+            rows = parquet_file(SourceFile(source)).read()
         names = [name for name in rows.column_names if name not in self.request.ignored]
         columns = FileColumns(names={name: name for name in names}, cast=True)
         taken = columns.taken(rows, given_schema(table), table)

@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.tables.rollup_kind import EVENTS
 from airflow_provider_segtable.core.time import ALL_TIME, Granularity, Interval, parse_instant
 from airflow_provider_segtable.data.jobs.segment_writer import write_segment
 from airflow_provider_segtable.data.open_files import MemoryFiles
-from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.parquet.source_file import SourceFile
 from airflow_provider_segtable.data.rollup.rollup_rows import from_input, visible
 from airflow_provider_segtable.data.sort.sort_jobs import groups, noted
 from airflow_provider_segtable.data.table_kinds import RollupArrow

@@ -371,7 +371,7 @@ def _definition(ports: "TableContext", time: str, granularity: str) -> "TableDef
     from airflow_provider_segtable.core.time import Granularity
     from airflow_provider_segtable.data.arrow_schema import from_arrow
     from airflow_provider_segtable.data.parquet.descriptor import KEY
-    from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+    from airflow_provider_segtable.data.parquet.source_file import SourceFile
 
     if granularity not in list(Granularity):
         raise InvalidInput(

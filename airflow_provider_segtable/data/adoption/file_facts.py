@@ -26,7 +26,7 @@ from airflow_provider_segtable.data.local_files import make_durable
 from airflow_provider_segtable.data.parquet.adopted_source import own_checksum
 from airflow_provider_segtable.data.parquet.descriptor import KEY
 from airflow_provider_segtable.data.parquet.footer import MAGIC, Footer, read_footer
-from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.parquet.source_file import SourceFile, parquet_file
 from airflow_provider_segtable.data.rows import instants, is_time
 from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.ports.storage import Entry
@@ -210,7 +210,7 @@ def _lacks(facts: FileFacts, name: str) -> bool:
 def _timed(files: DataFiles, facts: FileFacts, name: str) -> FileFacts:
     try:
         with files.open(facts.path) as source:
-            column = pq.ParquetFile(SourceFile(source)).read(columns=[name]).column(name)
+            column = parquet_file(SourceFile(source)).read(columns=[name]).column(name)
     except (SegtableError, pa.ArrowException, OSError, ValueError) as error:
         return replace(facts, problem=str(error))
     bounds = pc.min_max(instants(column))

@@ -63,7 +63,7 @@ from airflow_provider_segtable.data.parquet.footer import (
     chunk_start,
     footer_bytes,
 )
-from airflow_provider_segtable.data.parquet.segment_scan import seekable
+from airflow_provider_segtable.data.parquet.source_file import seekable
 from airflow_provider_segtable.data.parquet.table_file import opened, stored_columns, with_own_ids
 from airflow_provider_segtable.data.parquet.thrift import (
     LIST,

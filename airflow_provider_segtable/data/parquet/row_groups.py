@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import CorruptTable
-from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.parquet.source_file import SourceFile, parquet_file
 from airflow_provider_segtable.ports.files import DataFiles
 
 MOST_TEXT = 60
@@ -50,7 +49,7 @@ def read_row_groups(files: DataFiles, path: str, most: int) -> tuple[RowGroupSta
         StorageError: the store failed.
     """
     try:
-        with files.open(path) as source, pq.ParquetFile(SourceFile(source)) as parquet:
+        with files.open(path) as source, parquet_file(SourceFile(source)) as parquet:
             found = parquet.metadata
             return tuple(
                 _group(found.row_group(number), number)

@@ -38,7 +38,6 @@ Choosing pages, by the page indexes before the footer:
     the positions of rows in a batch follow each other.
 """
 
-import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -85,6 +84,7 @@ from airflow_provider_segtable.data.parquet.page_reader import (
     Pin,
     paged_file,
 )
+from airflow_provider_segtable.data.parquet.source_file import SourceFile
 from airflow_provider_segtable.data.parquet.table_file import (
     TableFile,
     column_ranges,
@@ -242,56 +242,6 @@ SMALL = 256 << 10
 """The most bytes of row groups that the calling thread decodes alone."""
 
 
-class SourceFile(io.RawIOBase):
-    """A ``Source`` as a seekable Python file, for pyarrow."""
-
-    def __init__(self, source: Source) -> None:
-        """Read ``source`` from its start, perhaps in another thread; open it in this one."""
-        if isinstance(source, CheckedSource):
-            source.open_now()
-        self._source = source
-        self._at = 0
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def tell(self) -> int:
-        """Return the position."""
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to a position."""
-        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._source.size}[whence]
-        self._at = origin + offset
-        return self._at
-
-    def read(self, size: int = -1) -> Any:
-        """Return up to ``size`` bytes, or a view of them: pyarrow takes both."""
-        source = self._source
-        left = max(source.size - self._at, 0)
-        length = left if size < 0 else min(size, left)
-        at, self._at = self._at, self._at + length
-        if not length:
-            return b""
-        return (
-            source.view(at, length)
-            if isinstance(source, CheckedSource)
-            else source.read_at(at, length)
-        )
-
-
-def seekable(source: Source, whole: int) -> pa.BufferReader | SourceFile:
-    """Return a data file as a pyarrow input, in memory if it has at most ``whole`` bytes."""
-    if source.size <= whole:
-        return pa.BufferReader(source.read_at(0, source.size))
-    return SourceFile(source)
-
-
 _Numbered = tuple[int, pa.RecordBatch, bool]
 """The number of a batch's first row, the batch, and whether all of its rows match."""
 
@@ -372,8 +322,9 @@ class SegmentRead:
     def row_groups(self) -> Iterator[pa.Table]:
         """Yield the rows of each row group, deleted ones among them; errors as ``batches``."""
         target, names = self._target, list(self._read)
-        with self._opened() as (parquet, choice, _):
+        with self._opened() as (parquet, choice, source):
             for number in range(len(choice.starts)):
+                self._load(source, parquet, [number])
                 many = parquet.metadata.row_group(number).num_rows > BATCH_ROWS
                 found = parquet.iter_batches(row_groups=[number], columns=names, use_threads=many)
                 yield pa.Table.from_batches([_in_schema(each, target) for each in found], target)
@@ -552,9 +503,15 @@ class SegmentRead:
     ) -> Iterator[list[int]]:
         """Yield row groups that are read together, with their bytes loaded where that pays."""
         for some in _stretches(parquet, choice.read):
-            if is_remote(self.files):
-                load_ranges(source, column_ranges(parquet, some, self._read))
+            self._load(source, parquet, some)
             yield some
+
+    def _load(
+        self, source: Source, parquet: pq.ParquetFile | TableFile, groups: Sequence[int]
+    ) -> None:
+        """Load the columns to read of some row groups together, where a read is a round trip."""
+        if is_remote(self.files):
+            load_ranges(source, column_ranges(parquet, groups, self._read))
 
     @contextmanager
     def _opened(
@@ -593,9 +550,12 @@ class SegmentRead:
         """Open a file as Parquet, and choose its row groups."""
         words = [*self.words, *([ROOT] if ROOT in self._read else [])]  # pyarrow: columns it reads
         known = source.metadata if isinstance(source, CheckedSource | AdoptedSource) else None
-        with opened(SourceFile(source), self.schema, words=words, metadata=known) as parquet:
+        schema = self.schema
+        with opened(
+            SourceFile(source), schema, words=words, metadata=known, ahead=False
+        ) as parquet:
             file = SourceFile(source)
-            yield parquet, chosen_groups(parquet, file, self.where, self.schema, self._filter)
+            yield parquet, chosen_groups(parquet, file, self.where, schema, self._filter)
 
     @property
     def _wanted(self) -> list[str]:

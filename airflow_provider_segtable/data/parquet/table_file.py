@@ -39,6 +39,7 @@ from airflow_provider_segtable.data.arrow_schema import (
     with_fields,
 )
 from airflow_provider_segtable.data.arrow_schema import FIELD_ID as ID
+from airflow_provider_segtable.data.parquet.source_file import ArrowInput, parquet_file
 
 
 # Ids of fields
@@ -205,11 +206,12 @@ def _by_id(fields: Sequence["pa.Field[Any]"]) -> dict[bytes, str]:
 
 
 def opened(
-    source: Any,
+    source: ArrowInput,
     target: pa.Schema,
     *,
     words: Sequence[str] = (),
     metadata: pq.FileMetaData | None = None,
+    ahead: bool = True,
 ) -> "pq.ParquetFile | TableFile":
     """Open a file to read the columns of a target schema; the caller closes it.
 
@@ -218,14 +220,15 @@ def opened(
         target: the columns, from ``stored_columns``, and hidden ones; without ids by name.
         words: columns to read as dictionaries, if the file has them.
         metadata: the file's metadata, if it is known.
+        ahead: as in ``source_file.parquet_file``.
     """
-    parquet = pq.ParquetFile(source, metadata=metadata)
+    parquet = parquet_file(source, metadata=metadata, ahead=ahead)
     metadata = parquet.metadata
     stored = metadata.schema.to_arrow_schema()
     names = file_names(stored, target)
     have = [name for word in words if (name := names.get(word, word)) in _paths(metadata)]
     if have:
-        parquet = pq.ParquetFile(source, metadata=metadata, read_dictionary=have)
+        parquet = parquet_file(source, metadata=metadata, words=have, ahead=ahead)
     shown = [field.name for field in stored if not field.name.startswith(HIDDEN)]
     extra = set(shown) - {name for name in names.values() if name is not None}
     identified = any(ID in (field.metadata or {}) for field in target)

@@ -22,7 +22,6 @@ from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.dataclass import dataclass
@@ -54,7 +53,7 @@ from airflow_provider_segtable.data.parquet.descriptor import (
     read_definition,
     read_descriptor,
 )
-from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.parquet.source_file import SourceFile, parquet_file
 from airflow_provider_segtable.data.rollup.rollup_codes import (
     REDUCED,
     Groups,
@@ -265,7 +264,7 @@ class RollupJob:
         try:
             with (
                 files.open(segment.path) as source,
-                pq.ParquetFile(SourceFile(source), read_dictionary=words) as file,
+                parquet_file(SourceFile(source), words=words) as file,
             ):
                 rows = file.read(columns=schema.names)
         except (pa.ArrowException, OSError, ValueError) as error:

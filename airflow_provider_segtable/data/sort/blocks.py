@@ -54,7 +54,7 @@ from airflow_provider_segtable.data.parquet.descriptor import (
     SegmentFiles,
     check_identity,
 )
-from airflow_provider_segtable.data.parquet.segment_scan import SourceFile, seekable
+from airflow_provider_segtable.data.parquet.source_file import SourceFile, seekable
 from airflow_provider_segtable.data.parquet.table_file import TableFile
 from airflow_provider_segtable.data.row_checks import conformed
 from airflow_provider_segtable.data.row_filter import Flags, RowFilter

@@ -15,7 +15,7 @@ from airflow_provider_segtable.core.time import Granularity, parse_instant
 from airflow_provider_segtable.data.jobs.concat import Grain, Piece, merge, read_input
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
 from airflow_provider_segtable.data.jobs.segment_writer import write_segment
-from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.parquet.source_file import SourceFile
 from airflow_provider_segtable.ports.files import DataFiles
 
 START = datetime(2013, 1, 1, tzinfo=UTC)

@@ -23,7 +23,7 @@ from airflow_provider_segtable.core.time import Granularity, Interval
 from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
-from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.parquet.source_file import SourceFile
 from airflow_provider_segtable.data.row_filter import RowFilter, bits_of, with_addresses
 from airflow_provider_segtable.data.rows import instants
 from airflow_provider_segtable.data.sort.sorting import SortSpec, run_stages, sort_stages

@@ -12,7 +12,7 @@ from airflow_provider_segtable.core.segment import ROOT, ROW, Roots, Segment, co
 from airflow_provider_segtable.data.jobs.minor_job import run_minor
 from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
-from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.parquet.source_file import SourceFile
 from airflow_provider_segtable.data.row_filter import RowFilter, with_addresses
 from tests.unit.data.making import MONTH, REWRITE, content, get, job, plain, rich, written
 from tests.unit.data.sort_making import addresses, deleting, sort, spec, table_of

@@ -26,7 +26,7 @@ from airflow_provider_segtable.data.parquet.footer import (
     chunk_start,
     read_footer,
 )
-from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.parquet.source_file import SourceFile
 from airflow_provider_segtable.ports.files import DataFiles
 from tests.unit.data.making import get, merged, parquet, plain, put, rich
 

@@ -21,7 +21,7 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.segment import Roots, Segment, SegmentId, Shard, tombstone
 from airflow_provider_segtable.core.time import Granularity, Interval
 from airflow_provider_segtable.data.open_files import MemoryFiles
-from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.parquet.source_file import SourceFile
 from airflow_provider_segtable.data.sort.blocks import FOLDER
 from airflow_provider_segtable.data.sort.sort_jobs import GatherJob, ScatterJob
 from airflow_provider_segtable.data.sort.sorting import SortStages, discard, run_stages, sort_stages

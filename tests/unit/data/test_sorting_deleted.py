@@ -12,7 +12,7 @@ from airflow_provider_segtable.core.errors import RowsOutOfBalance, SchemaMismat
 from airflow_provider_segtable.core.predicate import Among, Compare, Compares
 from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, roots_of
 from airflow_provider_segtable.data.open_files import MemoryFiles
-from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.parquet.source_file import SourceFile
 from airflow_provider_segtable.data.row_filter import RowFilter
 from airflow_provider_segtable.data.sort.sorting import sort_stages
 from airflow_provider_segtable.data.table_kinds import RollupArrow

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.publishing import ShownFile, shown_files
-from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.parquet.source_file import SourceFile
 from airflow_provider_segtable.data.publishing import hidden_rows
 from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.services.attempt import in_process

@@ -20,7 +20,7 @@ from airflow_provider_segtable.core.tables.evolution import (
     WidenColumn,
 )
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, Rollup
-from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.parquet.source_file import SourceFile
 from airflow_provider_segtable.health.repair import plan_repair, repair
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.ports.job import Done

@@ -10,7 +10,7 @@ from airflow_provider_segtable.core.log.invariants import violations
 from airflow_provider_segtable.core.log.log_paths import checkpoint_path, tag_path
 from airflow_provider_segtable.data.open_files import LocalFiles
 from airflow_provider_segtable.data.parquet.descriptor import check_whole, read_descriptor
-from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.parquet.source_file import SourceFile
 from airflow_provider_segtable.data.vector_file import read_vectors
 from airflow_provider_segtable.health.verify import same_state
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint

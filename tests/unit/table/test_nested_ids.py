@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.tables.evolution import RenameColumn
 from airflow_provider_segtable.core.tables.field_ids import NESTED_IDS, nested_ids
 from airflow_provider_segtable.data.arrow_schema import from_arrow, inner_fields
 from airflow_provider_segtable.data.parquet import table_file
-from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.parquet.source_file import SourceFile
 from airflow_provider_segtable.data.parquet.table_file import (
     all_identified,
     identified,

@@ -1,0 +1,51 @@
+"""Which threads read a data file."""
+
+from pathlib import Path
+from threading import get_ident
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_segtable.data.local_files import LocalFiles
+from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
+from airflow_provider_segtable.data.parquet.source_file import SourceFile, parquet_file
+from tests.unit.data.making import plain, written
+
+
+@pytest.fixture
+def readers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the threads that read, one a call."""
+    found: list[int] = []
+    read = SourceFile.read
+
+    def noted(self: SourceFile, size: int = -1) -> object:
+        found.append(get_ident())
+        return read(self, size)
+
+    monkeypatch.setattr(SourceFile, "read", noted)
+    return found
+
+
+def test_a_local_file_is_read_by_the_thread_that_asks(tmp_path: Path, readers: list[int]) -> None:
+    """No thread of Arrow has a Python object that it could let go while the interpreter ends."""
+    rows = pa.table({name: [1, 2, 3] * 1000 for name in "abc"})
+    pq.write_table(rows, tmp_path / "rows.parquet", row_group_size=1000)
+    with LocalFiles(tmp_path).open("rows.parquet") as source:
+        batches = parquet_file(SourceFile(source)).iter_batches(
+            columns=["a", "c"], use_threads=False
+        )
+        assert pa.Table.from_batches(batches) == rows.select(["a", "c"])
+    assert len(readers) > 3
+    assert {*readers} == {get_ident()}
+
+
+def test_a_small_segment_is_read_by_the_thread_that_asks(
+    tmp_path: Path, readers: list[int]
+) -> None:
+    """The same holds for the rows of a segment, which are decoded by one thread."""
+    files, rows = LocalFiles(tmp_path), plain(1000)
+    (segment,) = written(files, [rows])
+    read = SegmentRead(files, segment, schema=rows.schema, time_column="at")
+    assert sum(batch.num_rows for batch in read.batches()) == 1000
+    assert {*readers} == {get_ident()}
