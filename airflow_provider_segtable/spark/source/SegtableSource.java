@@ -1,5 +1,7 @@
 package segtable;
 
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
@@ -74,15 +76,20 @@ public class SegtableSource
         StreamSourceProvider,
         StreamSinkProvider {
 
-  /** The tables, by Python. Options have names in lower case. */
+  /**
+   * The tables, by Python.
+   *
+   * <p>Options are JSON, with names in lower case: for Python, each look at a map is a call of Java,
+   * and its end an exception, which costs fifty times that.
+   */
   public interface Tables {
-    Object read(Object session, Map options);
+    Object read(Object session, String options);
 
-    Object save(Object session, Map options, String mode, Object rows);
+    Object save(Object session, String options, String mode, Object rows);
 
-    Object follow(Object session, Map options);
+    Object follow(Object session, String options);
 
-    Object receive(Object session, Map options);
+    Object receive(Object session, String options);
   }
 
   /** One version of a table, or what a batch of a stream has of it. */
@@ -94,8 +101,11 @@ public class SegtableSource
     /** Appends rows, or replaces all rows by them; returns a reading of what is there then. */
     Object insert(Object rows, boolean overwrite);
 
-    /** Returns a DataFrame of the columns; the filters may leave out files, but no row is sure. */
-    Object frame(Object session, String[] columns, Filter[] filters);
+    /**
+     * Returns a DataFrame of the columns, whose names are JSON; the filters may leave out files, but
+     * no row is sure.
+     */
+    Object frame(Object session, String columns, Filter[] filters);
   }
 
   /** A table whose new rows are read as a stream. */
@@ -173,7 +183,7 @@ public class SegtableSource
       throw new IllegalArgumentException(
           "InvalidInput: output mode " + mode + ": a stream into a table appends");
     }
-    Map options = options(parameters);
+    String options = options(parameters);
     Target target = (Target) checked(tables.receive(context.sparkSession(), options));
     return new Received((SparkSession) context.sparkSession(), target);
   }
@@ -194,8 +204,17 @@ public class SegtableSource
     return (StructType) DataType.fromJson((String) checked(json));
   }
 
-  static Map options(scala.collection.immutable.Map parameters) {
-    return CollectionConverters.asJava(parameters);
+  static String options(scala.collection.immutable.Map parameters) {
+    Map given = CollectionConverters.asJava(parameters);
+    return json(given);
+  }
+
+  static String json(Object value) {
+    try {
+      return new ObjectMapper().writeValueAsString(value);
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    }
   }
 
   static Seq seq(List list) {
@@ -240,7 +259,7 @@ public class SegtableSource
     }
 
     Dataset frame(Object session, String[] columns, Filter[] filters) {
-      return (Dataset) checked(reading.frame(session, columns, filters));
+      return (Dataset) checked(reading.frame(session, json(columns), filters));
     }
   }
 

@@ -398,13 +398,11 @@ class LogBatch:
         return SIZE
 
     @answered
-    def frame(
-        self, session: "JavaObject", columns: "JavaArray", filters: "JavaArray"
-    ) -> "JavaObject":
+    def frame(self, session: "JavaObject", columns: str, filters: "JavaArray") -> "JavaObject":
         """Return a DataFrame of columns; Spark itself filters."""
         del filters
-        names = [*columns] or self.columns.names[:1]  # to count rows
-        reading = self.reading(names)
+        wanted = json.loads(columns)
+        reading = self.reading(wanted or self.columns.names[:1])  # to count rows
         rows = read_in_tasks(
             session_of(self.context, session),
             self.ports(),
@@ -413,7 +411,7 @@ class LogBatch:
             spark_schema(in_spark(reading.columns)),
             time_column=reading.table.time_column,
         )
-        return java_of(rows.select([f"`{name}`" for name in columns]))
+        return java_of(rows.select([f"`{name}`" for name in wanted]))
 
     @answered
     def insert(self, rows: "JavaObject", overwrite: bool) -> None:  # noqa: FBT001

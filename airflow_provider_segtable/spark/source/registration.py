@@ -6,6 +6,7 @@
 3. A read opens no connection to ZooKeeper (``source_reading``); a write does (``source_writing``).
 """
 
+import json
 from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -57,29 +58,29 @@ class JvmTables:
 
         implements = ("segtable.SegtableSource$Tables",)
 
-    def _with_keys(self, options: Options) -> Options:
-        return with_hadoop_keys(self.context, options)
+    def _with_keys(self, options: str) -> Options:
+        return with_hadoop_keys(self.context, json.loads(options))
 
     @answered
-    def read(self, session: "JavaObject", options: Options) -> SourceReading:
+    def read(self, session: "JavaObject", options: str) -> SourceReading:
         """Return what the options ask for, of the version that they name."""
         del session
         return SourceReading.of(self.context, *to_read(self._with_keys(options)))
 
     @answered
-    def follow(self, session: "JavaObject", options: Options) -> SourceFeed | LogFeed:
+    def follow(self, session: "JavaObject", options: str) -> SourceFeed | LogFeed:
         """Return the feed of a stream that reads a table, or its log store."""
         del session
-        options = self._with_keys(options)
-        if follows_log(options):
-            place, asked = to_follow_log(options)
+        known = self._with_keys(options)
+        if follows_log(known):
+            place, asked = to_follow_log(known)
             return LogFeed.of(self.context, readable(place), asked, partial(connected, place))
-        place, request = to_follow(options)
+        place, request = to_follow(known)
         return SourceFeed.of(self.context, readable(place), request)
 
     @answered
     def save(
-        self, session: "JavaObject", options: Options, mode: str, rows: "JavaObject"
+        self, session: "JavaObject", options: str, mode: str, rows: "JavaObject"
     ) -> SourceReading:
         """Write a batch; return the table."""
         del session
@@ -89,7 +90,7 @@ class JvmTables:
         return before
 
     @answered
-    def receive(self, session: "JavaObject", options: Options) -> StreamTarget:
+    def receive(self, session: "JavaObject", options: str) -> StreamTarget:
         """Return a table to which a stream is written."""
         del session
         place, request, log = to_receive(self._with_keys(options))

@@ -34,6 +34,7 @@ The versions as a stream (``SegtableSource.Feed``):
     consumer advances to that version.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from math import isfinite
@@ -289,11 +290,9 @@ class SourceReading:
         return max(sum(summary.size for summary in summaries), 1)
 
     @answered
-    def frame(
-        self, session: "JavaObject", columns: "JavaArray", filters: "JavaArray"
-    ) -> "JavaObject":
+    def frame(self, session: "JavaObject", columns: str, filters: "JavaArray") -> "JavaObject":
         """Return a DataFrame of columns; rows that the filters exclude may be left out."""
-        names = tuple(columns)
+        names = tuple(json.loads(columns))
         key = (*names, *(each.toString() for each in filters))
         if self._planned is None or self._planned[0] != key:
             asked = replace(self.asked, request=replace(self.asked.request, columns=names))
