@@ -75,15 +75,21 @@ class RowFates:
 
     def packed(self) -> "FileFates":
         """Return the fates as plain data."""
-        unshown = row_numbers(np.concatenate([self.lost, self.tombstones, self.open]))
+        lost, others = _bits(self.lost), [self.tombstones, self.open]
         return FileFates(
             rows=self.rows,
-            unshown=_bits(unshown),
-            lost=_bits(self.lost),
+            unshown=self._joined_bits() if any(map(len, others)) else lost,
+            lost=lost,
             open=_bits(self.open),
-            shown=self.rows - len(unshown),
+            shown=self.rows - self.hidden - len(self.open),
             open_rows=len(self.open),
         )
+
+    def _joined_bits(self) -> Bits:
+        flags = np.zeros(self.rows, np.bool_)
+        for some in (self.lost, self.tombstones, self.open):
+            flags[some] = True
+        return _bits(np.flatnonzero(flags).astype(np.uint32))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

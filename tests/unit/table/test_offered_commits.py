@@ -35,9 +35,10 @@ from tests.unit.table.committing import append, load, memory_context, rival, tra
 class Patient(LocalStorage):
     """A storage whose writer begins its turn when so many others have made their offers."""
 
-    def __init__(self, root: Path, offers: int) -> None:
+    def __init__(self, root: Path, offers: int, patience_s: float) -> None:
         """Wait for a number of offers, once."""
         super().__init__(root)
+        self.patience_s = patience_s
         self.wanted = offers
         self.offers = root / "_segtable/offers"
         self.held = Event()
@@ -48,7 +49,7 @@ class Patient(LocalStorage):
     ) -> Iterator[Turn]:
         """Wait for the offers within the turn, and for the turn itself as long as it takes."""
         del wait_s
-        with super().turn(prefix, wait_s=60.0, offer=offer) as turn:
+        with super().turn(prefix, wait_s=self.patience_s, offer=offer) as turn:
             self.held.set()
             end = time.monotonic() + 120.0  # the test fails then, and does not hang
             while self._made() < self.wanted and time.monotonic() < end:
@@ -62,13 +63,15 @@ class Patient(LocalStorage):
         return sum(not each.name.startswith(".") for each in self.offers.iterdir())
 
 
-def on_disk(root: Path, author: str, offers: int = 0) -> TableContext:
+def on_disk(
+    root: Path, author: str, offers: int = 0, seed: int = 0, patience_s: float = 60.0
+) -> TableContext:
     return TableContext(
         uri=str(root),
-        storage=Patient(root, offers),
+        storage=Patient(root, offers, patience_s),
         files=MemoryFiles(),
         clock=FakeClock(BASE + 10),
-        randomness=FakeRandomness(),
+        randomness=FakeRandomness(seed),  # two authors with one token would share a probe
         author=author,
         most_skew_s=1e12,
     )
@@ -83,7 +86,7 @@ def test_a_holder_puts_what_others_wait_to_put(tmp_path: Path) -> None:
         leading = pool.submit(commit, holder, state, append(0, "c0"))
         holder.storage.held.wait()  # type: ignore[attr-defined]
         waiting = [
-            pool.submit(commit, on_disk(tmp_path, f"a{n}"), state, append(n, f"c{n}"))
+            pool.submit(commit, on_disk(tmp_path, f"a{n}", seed=n), state, append(n, f"c{n}"))
             for n in range(1, 4)
         ]
         outcomes = [leading.result(), *(each.result() for each in waiting)]
@@ -98,7 +101,7 @@ def test_a_holder_puts_what_others_wait_to_put(tmp_path: Path) -> None:
 
 def test_a_lost_lease_is_not_offered(tmp_path: Path) -> None:
     """Its author stops, as without company."""
-    holder = on_disk(tmp_path, "holder")
+    holder = on_disk(tmp_path, "holder", patience_s=0.01)
     create_table(holder, DEFINITION)
 
     def lost() -> None:
