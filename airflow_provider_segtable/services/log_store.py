@@ -305,20 +305,26 @@ class LogService:
     def step(self) -> float:
         """Make a checkpoint if one is due; return in how many seconds to look again.
 
-        The service's thread does so; a simulation does it without one.
+        The service's thread does so; a simulation does it without one. While another checkpoint is
+        under way none is due: what is decided then would be done after it, to records that came
+        since, and on request alone these wait for the next request.
         """
-        found = next_step(
-            self._policy,
-            self._backlog(),
-            self.progress.failures,
-            now_s=self._clock.monotonic(),
-            requested=self._checkpointer.in_doubt,
-        )
-        if isinstance(found, Wait):
-            return min(found.seconds, LOOK_S)
-        _LOG.debug("%s: checkpoint, because of %s", self._uri, found.reason)
-        with self._turn:
+        if not self._turn.acquire(blocking=False):
+            return LOOK_S
+        try:
+            found = next_step(
+                self._policy,
+                self._backlog(),
+                self.progress.failures,
+                now_s=self._clock.monotonic(),
+                requested=self._checkpointer.in_doubt,
+            )
+            if isinstance(found, Wait):
+                return min(found.seconds, LOOK_S)
+            _LOG.debug("%s: checkpoint, because of %s", self._uri, found.reason)
             self._attempted(None)
+        finally:
+            self._turn.release()
         return 0.0
 
     def look(self) -> None:

@@ -15,7 +15,7 @@ from airflow_provider_segtable.core.errors import (
     StorageFull,
     TableGone,
 )
-from airflow_provider_segtable.core.log_store.bucket import CheckpointPolicy
+from airflow_provider_segtable.core.log_store.bucket import ON_REQUEST, CheckpointPolicy
 from airflow_provider_segtable.services import log_store
 from airflow_provider_segtable.services.log_store import LOOK_S, Progress
 from airflow_provider_segtable.table.dropping import drop
@@ -257,3 +257,22 @@ def test_progress_reads_as_a_sentence() -> None:
         "2 checkpoints; the last one is version 7; the last attempt failed: the disk is full; "
         "taken by others: buckets 1, 3"
     )
+
+
+def test_a_look_during_a_checkpoint_starts_no_other() -> None:
+    """On request alone, records that come meanwhile wait for the next request and its id."""
+    served = Served(ON_REQUEST)
+    served.append(3)
+
+    def meanwhile(path: str, data: bytes) -> None:
+        served.append(2)
+        assert Running(served.service.step).result() == LOOK_S
+        served.table.ports.storage.inner.create(path, data)  # type: ignore[attr-defined]
+
+    served.trap(meanwhile)
+    served.service.checkpoint("batch-0")
+    assert served.numbers() == [*range(3)]
+    assert served.service.step() == LOOK_S
+    assert served.numbers() == [*range(3)]
+    served.service.checkpoint("batch-1")
+    assert served.numbers() == [*range(5)]
