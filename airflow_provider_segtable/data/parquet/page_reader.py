@@ -52,6 +52,7 @@ from airflow_provider_segtable.data.parquet.page_index import (
     in_order,
     rows_that_may,
 )
+from airflow_provider_segtable.data.parquet.source_file import parquet_file
 from airflow_provider_segtable.data.parquet.table_file import TableFile, opened, stored_as
 from airflow_provider_segtable.data.parquet.thrift import Span, patched
 
@@ -515,5 +516,5 @@ class _SmallFile:
         )
         metadata = pq.read_metadata(pa.BufferReader(MAGIC + end))
         data = pa.BufferReader(b"".join(self._pieces))
-        parquet = pq.ParquetFile(data, metadata=metadata, read_dictionary=[*words])
+        parquet = parquet_file(data, words=words, metadata=metadata)
         return like.over(parquet) if isinstance(like, TableFile) else parquet

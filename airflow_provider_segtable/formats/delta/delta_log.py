@@ -161,7 +161,9 @@ class Checkpoint:
         """
         self.number = number
         try:
-            with pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True) as file:
+            with pq.ParquetFile(
+                io.BytesIO(data), page_checksum_verification=True, pre_buffer=False
+            ) as file:
                 self._rows = file.read(columns=None if whole else _LOADED)
             self.rows = self._rows.num_rows
             self.adds = _adds(self._rows.column("add"))

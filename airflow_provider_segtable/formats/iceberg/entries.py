@@ -389,7 +389,7 @@ def decode_positions(data: bytes, uri: str) -> BitMap:
     Raises:
         ValueError, ArrowException, OSError, KeyError: it is broken, or is of another data file.
     """
-    rows = pq.read_table(BytesIO(data), page_checksum_verification=True)
+    rows = pq.read_table(BytesIO(data), page_checksum_verification=True, pre_buffer=False)
     others = {*rows.column("file_path").unique().to_pylist()} - {uri}
     if others:
         raise ValueError(f"it is of {min(map(str, others))}, too")

@@ -1,5 +1,6 @@
 """Which threads read a data file."""
 
+import re
 from pathlib import Path
 from threading import get_ident
 
@@ -7,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import airflow_provider_segtable
 from airflow_provider_segtable.data.local_files import LocalFiles
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.parquet.source_file import SourceFile, parquet_file
@@ -49,3 +51,16 @@ def test_a_small_segment_is_read_by_the_thread_that_asks(
     read = SegmentRead(files, segment, schema=rows.schema, time_column="at")
     assert sum(batch.num_rows for batch in read.batches()) == 1000
     assert {*readers} == {get_ident()}
+
+
+def test_who_opens_parquet_decides_about_reading_ahead() -> None:
+    """By ``pre_buffer``, or by ``parquet_file``; files of Arrow's own have no Python objects."""
+    package = Path(airflow_provider_segtable.__file__).parent
+    found = {
+        path.relative_to(package).as_posix(): re.findall(
+            r"pq\.(?:ParquetFile|read_table)\((?!\))[^\n]*(?:\n[^\n]*){2}", path.read_text("utf-8")
+        )
+        for path in package.rglob("*.py")
+    }
+    undecided = {path for path, calls in found.items() if any("pre_buffer" not in c for c in calls)}
+    assert undecided == {"data/files/input_files.py"}
