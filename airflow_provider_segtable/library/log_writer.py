@@ -93,6 +93,10 @@ class Log(Protocol):
         """Commit all that was appended; return a version that has it, if there was any."""
         ...
 
+    def resolve(self, *, wait_s: float) -> None:
+        """Learn the outcome of the last checkpoint, if it is unknown."""
+        ...
+
     def close(self) -> frozenset[int]:
         """Close the writer's own parts; return the buckets without further commits."""
         ...
@@ -288,7 +292,14 @@ class TableLogWriter:
         return self._carried_out(lambda wait_s: self._checkpointed(commit_id, wait_s), self._wait_s)
 
     def committed_as(self, commit_id: str) -> int | None:
-        """Return the version that a commit id stands for; None if it was never committed."""
+        """Return the version that a commit id stands for; None if it was never committed.
+
+        Raises:
+            CommitUnknown: the writer's last checkpoint may still be committed: ask again.
+            CheckpointPending: a checkpoint is still under way.
+            SegtableError: as ``checkpoint``.
+        """
+        self._log.resolve(wait_s=self._wait_s)
         return self._ports.log.load().commits.get(commit_id)
 
     def close(self) -> None:

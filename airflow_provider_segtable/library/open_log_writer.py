@@ -136,6 +136,10 @@ class EmbeddedLog:
         result = self.service.checkpoint(commit_id, wait_s=wait_s)
         return self.service.progress.version if result is None else result.n
 
+    def resolve(self, *, wait_s: float) -> None:
+        """Learn the outcome of the last checkpoint, if it is unknown."""
+        self.service.resolve(wait_s=wait_s)
+
     def close(self) -> frozenset[int]:
         """Make a last checkpoint, and end; errors as ``LogService.close``."""
         self._end(self.service.close)
@@ -260,6 +264,9 @@ class ExternalLog:
         clients = {id(each): each for each in map(self.client, self._buckets)}
         versions = [each.checkpoint(wait_s=wait_s) for each in clients.values()]
         return max((n for n in versions if n is not None), default=None)
+
+    def resolve(self, *, wait_s: float) -> None:
+        """Do nothing: a service's checkpoints have no ids of a writer."""
 
     def close(self) -> frozenset[int]:
         """End the watch; the services go on, and will commit."""

@@ -6,7 +6,8 @@ One checkpoint (``Checkpointer``; one thread at a time uses it):
    (``table.log_store.checkpointing``), and pass the outcome to the store.
 2. After a certain failure the next cut has the records of this one.
 3. After an unknown outcome the same cut, under the same commit id, is committed again before
-   anything else. So it is committed once.
+   anything else. So it is committed once. What was appended since waits for a checkpoint of its
+   own, by the policy or by a request, which may name it.
 4. The table's log refuses a bucket that another writer or service has taken, and every bucket after
    a restore. Such a bucket is left out, given up in the store, and reported; the others are
    committed.
@@ -118,13 +119,15 @@ class Checkpointer:
         Args:
             commit_id: equal ids commit once; by default the ranges of offsets name the commit.
         """
-        before = Checkpointed()
-        if self._in_doubt is not None:
-            before = self._commit(*self._in_doubt)
+        before = self.resolve()
         found = self._commit(self._store.checkpoint(), commit_id)
         return Checkpointed(
             result=found.result or before.result, lost={**before.lost, **found.lost}
         )
+
+    def resolve(self) -> Checkpointed:
+        """Commit the last cut again if its outcome is unknown, and nothing that came since."""
+        return Checkpointed() if self._in_doubt is None else self._commit(*self._in_doubt)
 
     def _commit(self, cut: Cut, commit_id: str | None) -> Checkpointed:
         lost: dict[int, LogStoreError] = {}
@@ -249,7 +252,7 @@ class LogService:
         self._turn = threading.Lock()
         self._begun = self._succeeded = 0
         self._last: AppendResult | None = None
-        self._since_s = ports.clock.monotonic()
+        self._since_s = self._cut_s = ports.clock.monotonic()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="log-service", daemon=True)
         self._follower = threading.Thread(target=self._follow, name="log-epochs", daemon=True)
@@ -293,6 +296,18 @@ class LogService:
             raise refusal
         return done.result
 
+    def resolve(self, *, wait_s: float = CLOSE_S) -> None:
+        """Learn the outcome of the last checkpoint, if it is unknown; commit nothing else.
+
+        Raises:
+            CheckpointPending: an earlier checkpoint took too long.
+            CommitUnknown: the outcome cannot be learnt now: ask again.
+            SegtableError: as ``checkpoint``.
+        """
+        with self._my_turn(wait_s):
+            if self._checkpointer.in_doubt:
+                self._resolved()
+
     def request(self, wait_s: float) -> int | None:
         """Commit all that was appended before; return a version that has it, if there was any."""
         if self._closing.is_set():
@@ -312,17 +327,21 @@ class LogService:
         if not self._turn.acquire(blocking=False):
             return LOOK_S
         try:
+            in_doubt = self._checkpointer.in_doubt
             found = next_step(
                 self._policy,
                 self._backlog(),
                 self.progress.failures,
                 now_s=self._clock.monotonic(),
-                requested=self._checkpointer.in_doubt,
+                requested=in_doubt,
             )
             if isinstance(found, Wait):
                 return min(found.seconds, LOOK_S)
             _LOG.debug("%s: checkpoint, because of %s", self._uri, found.reason)
-            self._attempted(None)
+            if in_doubt:
+                self._resolved()
+            else:
+                self._attempted(None)
         finally:
             self._turn.release()
         return 0.0
@@ -440,15 +459,27 @@ class LogService:
     def _attempted(self, commit_id: str | None) -> Checkpointed:
         """Make a checkpoint, and note its outcome; the caller has the turn."""
         self._begun += 1
-        number, since_s = self._begun, self._clock.monotonic()
+        number, cut_s = self._begun, self._clock.monotonic()
+        if not self._checkpointer.in_doubt:
+            self._cut_s = cut_s
+        done = self._noted(lambda: self._checkpointer.run(commit_id))
+        self._succeeded, self._last, self._since_s = number, done.result, cut_s
+        return done
+
+    def _resolved(self) -> None:
+        """Settle the checkpoint in doubt; no request is served by it. The caller has the turn."""
+        self._noted(self._checkpointer.resolve)
+        self._since_s = self._cut_s
+
+    def _noted(self, commit: Callable[[], Checkpointed]) -> Checkpointed:
+        """Commit, and note the outcome."""
         try:
-            done = self._checkpointer.run(commit_id)
+            done = commit()
         except PASSING as error:
             count = self.progress.failures.count + 1
             failures = Failures(count=count, at_s=self._clock.monotonic())
             self.progress = replace(self.progress, failures=failures, failure=error)
             raise
-        self._succeeded, self._last, self._since_s = number, done.result, since_s
         self._note(done)
         return done
 

@@ -14,6 +14,7 @@ from airflow_provider_segtable.core.errors import (
     LogStoreFull,
     LogStoreUnavailable,
     SchemaMismatch,
+    SegtableError,
     TableGone,
     TimeOutOfRange,
 )
@@ -28,8 +29,10 @@ from airflow_provider_segtable.log_store.flight_store import FlightLogStore
 from airflow_provider_segtable.log_store.memory_store import MemoryLogStoreProvider
 from airflow_provider_segtable.ports.log_store import DeployMode, Records
 from airflow_provider_segtable.services.log_directory import BucketAddress, addresses
+from airflow_provider_segtable.storage.local import SystemClock
 from tests.contract.worlds import PATIENCE_S, Running, eventually
 from tests.unit.library.log_world import SCHEMA, ExternalService, ids, logged, new_table, rows
+from tests.unit.table.committing import Trap, lost_reply, traps
 
 
 def test_readers_see_rows_at_once_and_the_table_has_them_soon() -> None:
@@ -219,6 +222,40 @@ def test_a_commit_id_commits_its_rows_once() -> None:
             log.checkpoint("batch-1")
         log.checkpoint("batch-2")
     assert ids(table) == [1, 1, 2, 2]
+
+
+class Sleepless(SystemClock):
+    """A clock of this host, by which pauses between attempts take no time."""
+
+    def sleep(self, seconds: float) -> None:
+        """Return at once."""
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_a_commit_in_doubt_is_learnt_before_its_id_is_answered(landed: bool) -> None:  # noqa: FBT001
+    """Else a caller would append the rows of its batch once more, beside those in doubt."""
+    made = new_table()
+    trap = Trap(made.ports.storage)  # type: ignore[arg-type]
+    table = Table(replace(made.ports, storage=trap, clock=Sleepless()))  # type: ignore[arg-type]
+    provider = MemoryLogStoreProvider()
+    with table.log_writer(automatic=False, provider=provider, wait_s=0.2) as log:
+
+        def lost_and_unreadable(path: str, data: bytes) -> None:
+            trap.unreadable = 999
+            lost_reply(table.ports, landed=landed)(path, data)
+
+        log.append(rows(1, 2))
+        traps(table.ports).append(lost_and_unreadable)
+        with pytest.raises(SegtableError):
+            log.checkpoint("batch-1")
+        with pytest.raises(SegtableError):
+            log.committed_as("batch-1")
+        trap.unreadable = 0
+        assert log.committed_as("batch-1") is not None
+        log.append(rows(3))
+        log.checkpoint("batch-2")
+    assert ids(table) == [1, 2, 3]
+    assert logged(table) == [1, 2, 3]
 
 
 def test_what_ends_the_checkpoints_reaches_the_writer() -> None:

@@ -100,7 +100,7 @@ def test_a_failing_storage_is_tried_again_after_a_pause(served: Served) -> None:
 
 @pytest.mark.parametrize("landed", [True, False])
 def test_an_unknown_outcome_is_settled_before_anything_else(served: Served, landed: bool) -> None:  # noqa: FBT001
-    """Though none is due, the same records are committed again, once; then what came meanwhile."""
+    """Though none is due, the same records are committed again, once; what came since waits."""
     served.append(90)
     before = served.table.state().n
 
@@ -117,6 +117,8 @@ def test_an_unknown_outcome_is_settled_before_anything_else(served: Served, land
     served.append(7)
     served.clock.advance(1)
     served.service.step()
+    assert served.numbers() == [*range(90)]
+    served.service.checkpoint()
     assert served.numbers() == [*range(97)]
     assert served.table.state().n == before + 2
     assert tail(served.table, 0) == [*range(97)]
@@ -276,3 +278,47 @@ def test_a_look_during_a_checkpoint_starts_no_other() -> None:
     assert served.numbers() == [*range(3)]
     served.service.checkpoint("batch-1")
     assert served.numbers() == [*range(5)]
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_a_checkpoint_in_doubt_takes_nothing_of_the_next_batch(landed: bool) -> None:  # noqa: FBT001
+    """The look that learns its outcome commits no row that came since: these have an id to come."""
+    served = Served(ON_REQUEST)
+    served.append(3)
+    _lose_reply(served, landed=landed)
+    served.append(2)
+    served.clock.advance(1)
+    served.service.step()
+    assert served.numbers() == [*range(3)]
+    assert served.service.step() == LOOK_S
+    assert served.numbers() == [*range(3)]
+    served.service.checkpoint("batch-1")
+    assert served.numbers() == [*range(5)]
+    commits = served.table.state().commits
+    assert {"batch-0", "batch-1"} <= commits.keys()
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_an_outcome_is_learnt_before_its_id_is_asked_for(landed: bool) -> None:  # noqa: FBT001
+    """Else the rows of a batch would be appended again beside those in doubt."""
+    served = Served(ON_REQUEST)
+    served.append(3)
+    _lose_reply(served, landed=landed)
+    served.service.resolve()
+    assert "batch-0" in served.table.state().commits
+    served.service.resolve()
+    assert served.numbers() == [*range(3)]
+
+
+def _lose_reply(served: Served, *, landed: bool) -> None:
+    """Let the outcome of a checkpoint as "batch-0" stay unknown."""
+    storage = served.table.ports.storage
+
+    def lost_and_unreadable(path: str, data: bytes) -> None:
+        storage.unreadable = 999  # type: ignore[attr-defined]
+        lost_reply(served.table.ports, landed=landed)(path, data)
+
+    served.trap(lost_and_unreadable)
+    with pytest.raises(CommitUnknown):
+        served.service.checkpoint("batch-0")
+    storage.unreadable = 0  # type: ignore[attr-defined]
