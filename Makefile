@@ -6,9 +6,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 UV_INSTALL := $(BIN)/uv pip install --python $(BIN)/python --excludes excludes.txt
-# Tests start hundreds of processes. Without bytecode each compiles all that it imports anew, which
-# takes as long as the rest of its start.
-PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
+PYTEST := $(BIN)/python -m pytest
+# Demo, tests and benchmarks start hundreds of processes. Without bytecode each compiles all that it
+# imports anew, which takes as long as the rest of its start.
+unexport PYTHONDONTWRITEBYTECODE
 # tests/workers.py says which tests share a process, and what each of three is for, on two cores.
 # Where nothing waits for servers, two are enough. JOBS=0 runs everything in one.
 JOBS ?=
