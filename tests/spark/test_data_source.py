@@ -1,5 +1,6 @@
 """The data source: it reads what ``scan`` reads, natively, and writes once."""
 
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
@@ -109,6 +110,48 @@ def test_all_ways_to_name_a_version(source: SparkSession, table: Table) -> None:
     table.delete("true")
     assert source.table("old").count() == 90
     assert load(source, table).count() == 0
+
+
+def test_loads_of_a_table_that_is_changed_between_them(source: SparkSession, table: Table) -> None:
+    """Each shows the newest version of the table that is there then, whoever made it."""
+
+    def shown(rows: DataFrame) -> list[int]:
+        return sorted(row.n for row in rows.collect())
+
+    def loaded() -> DataFrame:
+        rows = load(source, table)
+        assert shown(rows) == sorted(table.scan(columns=["n"]).to_arrow()["n"].to_pylist())
+        return rows
+
+    first, uri = loaded(), table.ports.uri
+    other = Table.open(uri, zookeeper=ZOOKEEPER)
+    other.delete("n < 50")
+    second = loaded()
+    other.restore(version=1)
+    assert len(shown(loaded())) == 100
+    assert (len(shown(first)), len(shown(second))) == (90, 48)
+    assert shown(load(source, table, version="3")) == shown(second)
+
+    for end in (drop, shutil.rmtree):  # the second one leaves nothing: numbers begin anew
+        events = table.state().n
+        end(uri)
+        with pytest.raises(IllegalArgumentException, match=r"TableGone|NotATable"):
+            load(source, table)
+        table = Table.create(uri, schema=PAIRS, time_column="at", zookeeper=ZOOKEEPER)
+        assert load(source, table).columns == ["at", "n"]
+        while table.state().n < events:
+            table.append(pairs(table.state().n, 3))
+        table.append(pairs(500, 3))
+        assert max(shown(loaded())) == 502
+
+
+def drop(uri: str) -> None:
+    Table.drop(uri, zookeeper=ZOOKEEPER, force=True)
+
+
+def pairs(first: int, count: int) -> pa.Table:
+    at = pa.array([1356998400000000 + n for n in range(count)], pa.timestamp("us", "UTC"))
+    return pa.table([at, pa.array(range(first, first + count), pa.int64())], schema=PAIRS)
 
 
 def test_modes_of_a_write(source: SparkSession, table: Table) -> None:

@@ -19,6 +19,7 @@ from airflow_provider_segtable.spark.reads.dataframe_scan import read, scan
 from airflow_provider_segtable.spark.reads.native_files import NativeRead
 from airflow_provider_segtable.spark.source.registration import register
 from airflow_provider_segtable.spark.spark_columns import spark_schema
+from tests.watched_files import watched
 
 pytestmark = pytest.mark.spark
 
@@ -103,6 +104,23 @@ def test_only_files_with_deleted_rows_are_filtered(spark: SparkSession, deleted:
     assert jobs(spark, lambda: scan(spark, deleted.snapshot(), columns=["n"])) == 0
     assert jobs(spark, total(rows)) == jobs(spark, total(plain))
     assert len(agree(spark, deleted)) == 580
+
+
+def test_vectors_are_read_once(spark: SparkSession, deleted: Table) -> None:
+    """A table that stays open keeps which rows are deleted; those of later deletes are read."""
+    table, files = watched(deleted)
+
+    def read_now() -> list[str]:
+        files.opened.clear()
+        assert scan(spark, table.snapshot()).count() == table.scan().count()
+        assert len(agree(spark, table)) == Table.open(table.ports.uri).scan().count()
+        return [path for path in files.opened if path.startswith("deletes/")]
+
+    assert len(read_now()) == 1
+    assert read_now() == []
+    deleted.delete("n < 200 and n % 10 = 3")
+    assert len(read_now()) == 2
+    assert read_now() == []
 
 
 def test_a_count_opens_no_file(spark: SparkSession, deleted: Table) -> None:

@@ -13,16 +13,20 @@ import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.Not;
 import org.apache.spark.sql.catalyst.expressions.objects.Invoke;
-import org.apache.spark.sql.classic.Dataset;
-import org.apache.spark.sql.classic.ExpressionUtils$;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.classic.Dataset$;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.LogicalRelation$;
 import org.apache.spark.sql.execution.datasources.PartitionDirectory$;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat$;
@@ -48,7 +52,9 @@ import scala.jdk.javaapi.CollectionConverters;
  * Spark's own class, so executors have it. As a literal of an array it would be hashed, compared and
  * printed wherever Spark looks at the plan.
  *
- * <p>3. Only the driver needs this class: executors see Spark's own scan and expressions.
+ * <p>3. Filter and columns are one plan over the files: Spark analyzes it once.
+ *
+ * <p>4. Only the driver needs this class: executors see Spark's own scan and expressions.
  */
 public class SegtableReader {
 
@@ -76,11 +82,14 @@ public class SegtableReader {
             new ParquetFileFormat(),
             options((JsonNode) asked.get("options")),
             (SparkSession) session);
-    Dataset rows = ((SparkSession) session).baseRelationToDataFrame(relation);
-    if (marks == null) return rows;
-    Column first = functions.col(((JsonNode) asked.get("first")).asText());
-    rows = rows.where(unmarked(first.plus(functions.col(rowNumber())), marks));
-    return rows.select(columns((JsonNode) asked.get("columns")));
+    LogicalPlan rows = LogicalRelation$.MODULE$.apply(relation, false);
+    if (marks != null) {
+      Column first = functions.col(((JsonNode) asked.get("first")).asText());
+      Column at = first.plus(functions.col(rowNumber())).cast("int");
+      rows = new Filter(unmarked(((SparkSession) session).expression(at), marks), rows);
+      rows = new Project(columns(rows, (JsonNode) asked.get("columns")), rows);
+    }
+    return Dataset$.MODULE$.ofRows((SparkSession) session, rows);
   }
 
   /** Returns the column by which Spark's reader numbers the rows of a file. */
@@ -88,11 +97,15 @@ public class SegtableReader {
     return ParquetFileFormat$.MODULE$.ROW_INDEX_TEMPORARY_COLUMN_NAME();
   }
 
-  private static Seq columns(JsonNode names) {
+  private static Seq columns(LogicalPlan rows, JsonNode names) {
+    Map known = new HashMap();
+    for (int i = 0; i < rows.output().size(); i++) {
+      Attribute column = (Attribute) rows.output().apply(i);
+      known.put(column.name(), column);
+    }
     List found = new ArrayList();
     for (int i = 0; i < names.size(); i++) {
-      String name = ((JsonNode) names.get(i)).asText();
-      found.add(functions.col("`" + name.replace("`", "``") + "`"));
+      found.add(known.get(((JsonNode) names.get(i)).asText()));
     }
     return Files.seq(found);
   }
@@ -108,16 +121,16 @@ public class SegtableReader {
   }
 
   /** Returns whether a row is not marked: one call of a class that all executors have. */
-  private static Column unmarked(Column at, byte[] marks) {
+  private static Expression unmarked(Expression at, byte[] marks) {
     Object type = new ObjectType(BitSet.class);
     Expression all = new Literal(bits(marks), (DataType) type);
     List number = new ArrayList();
-    number.add(ExpressionUtils$.MODULE$.expression(at.cast("int")));
+    number.add(at);
     Seq none = Files.seq(new ArrayList());
     Object flag = BooleanType$.MODULE$;
     Expression marked =
         new Invoke(all, "get", (DataType) flag, Files.seq(number), none, true, false, true);
-    return ExpressionUtils$.MODULE$.column(new Not(marked));
+    return new Not(marked);
   }
 
   private static BitSet bits(byte[] marks) {

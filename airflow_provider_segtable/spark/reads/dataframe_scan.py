@@ -484,8 +484,9 @@ class _Asked:
         """Return the rows of segments, each clipped to its interval."""
         found = list(visible)
         new = [segment for segment, _ in found if segment.id not in self.row_filters]
-        files, state = self.snapshot.ports.files, self.snapshot.state
-        self.row_filters.update(row_filters(files, state, dict.fromkeys(new)))
+        ports, state = self.snapshot.ports, self.snapshot.state
+        found_now = row_filters(ports.files, state, dict.fromkeys(new), ports.entries)
+        self.row_filters.update(found_now)
         self._look_up(segment for segment, _ in found)
         ways: dict[_Way, list[Segment]] = {}
         for segment, clip in found:

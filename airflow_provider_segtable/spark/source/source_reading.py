@@ -4,7 +4,7 @@ One version (``SegtableSource.Reading``):
 
 1. The version is fixed when the DataFrame or view is made, and every query over it reads that
    one. Files are resolved when a query is planned: only those that its columns and its filters
-   need, by event times and indexes.
+   need, by event times and indexes. The table is kept for the next read (``source.kept_tables``).
 2. Spark plans a query more than once while it runs; the last plan's frame is kept for that.
 3. ``INSERT INTO`` a view or table of the catalog appends, ``INSERT OVERWRITE`` replaces all rows.
    Then the view reads the newest version, so that its author sees the rows. A view of anything but
@@ -73,6 +73,7 @@ from airflow_provider_segtable.data.rows import with_change_columns
 from airflow_provider_segtable.library.log_stores import log_finder
 from airflow_provider_segtable.spark.driver.java_classes import jvm_of
 from airflow_provider_segtable.spark.reads.dataframe_scan import read, shows_origin
+from airflow_provider_segtable.spark.source.kept_tables import OF_THIS_DRIVER
 from airflow_provider_segtable.spark.source.source_options import (
     FollowRequest,
     Place,
@@ -82,7 +83,7 @@ from airflow_provider_segtable.spark.source.source_options import (
     java_of,
     session_of,
 )
-from airflow_provider_segtable.spark.source.source_writing import opened, save
+from airflow_provider_segtable.spark.source.source_writing import save, writable
 from airflow_provider_segtable.spark.spark_columns import schema_json
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.kept_versions import advance
@@ -238,6 +239,14 @@ class Asked:
         return read(spark, self.ports, self.state, self.request, pushed=pushed)
 
 
+def _asked_now(place: Place, request: ReadRequest) -> Asked:
+    """Return what a request asks for now; a coordinator is opened only to find log stores."""
+    if not request.include_log:
+        return OF_THIS_DRIVER.read(place, lambda ports: Asked.of(ports, request))
+    with writable(place) as ports:
+        return Asked.of(ports, request)
+
+
 @dataclass(slots=True)
 class SourceReading:
     """A read as Spark's relation: ``SegtableSource.Reading``.
@@ -266,8 +275,7 @@ class SourceReading:
         Raises:
             NotATable, VersionExpired, WindowExpired, InvalidInput: as ``Asked.of``.
         """
-        with opened(place, request) as ports:
-            asked = Asked.of(ports, request)
+        asked = _asked_now(place, request)
         whole = request == ReadRequest(checked=request.checked)
         return SourceReading(context, lambda: asked, place if whole else None)
 

@@ -8,7 +8,7 @@
 """
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,6 @@ from pyspark.sql import DataFrame
 from airflow_provider_segtable.coordination.embedded_zookeeper import find_zookeeper
 from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import TableExists
-from airflow_provider_segtable.core.requests.read_request import ReadRequest
 from airflow_provider_segtable.library.log_stores import log_finder
 from airflow_provider_segtable.library.log_writer import TableLogWriter
 from airflow_provider_segtable.spark.source.source_options import (
@@ -53,7 +52,7 @@ def save(place: Place, request: WriteRequest, mode: str, rows: DataFrame) -> Non
         raise TableExists(f"{place.uri} is a table already: write with mode 'append'")
     if mode == "Ignore":
         return
-    with _writable(place) as ports:
+    with writable(place) as ports:
         if mode == "Append":
             _append(ports, request, rows)
         else:
@@ -113,7 +112,7 @@ class StreamTarget:
         if self.log:
             self._sink.add(frame, batch_id(query, batch))
             return
-        with _writable(self.place) as ports:
+        with writable(self.place) as ports:
             append_batch(
                 ports,
                 frame,
@@ -142,11 +141,6 @@ def readable(place: Place) -> TableContext:
     return Table.open(place.uri, storage_options=place.storage_options).ports
 
 
-def opened(place: Place, request: ReadRequest) -> AbstractContextManager[TableContext]:
-    """Return a table's ports for a read; a coordinator is among them only to find log stores."""
-    return _writable(place) if request.include_log else nullcontext(readable(place))
-
-
 def connected(place: Place) -> tuple[TableContext, Finder]:
     """Return a table's ports with a coordinator, and what finds the services of its log store."""
     ports = _opened(place)
@@ -158,7 +152,8 @@ def _opened(place: Place) -> TableContext:
 
 
 @contextmanager
-def _writable(place: Place) -> Iterator[TableContext]:
+def writable(place: Place) -> Iterator[TableContext]:
+    """Yield a table's ports with a coordinator; in the end what was committed is published."""
     ports = _opened(place)
     try:
         yield ports

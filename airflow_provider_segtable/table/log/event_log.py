@@ -19,7 +19,8 @@
    valid while its last event is still in the log. A log that has read one table does not go on
    with another one that was created in its place: that is ``TableGone``. A writer on a remote
    storage begins with ``for_writing``, which lists no markers: its commit lists them after its put.
-   The last event that was read is cached, too.
+   The last event that was read is cached, too. ``openings`` counts how often the log was read from
+   a checkpoint or its start: after the first time, its numbers may stand for other events.
 8. ``TableDropped`` ends a log. A marker above it keeps this event as its content, so that the rest
    of the log can be deleted: each reader finds the marker (rule 4), and no author takes the
    number of a deleted event. A table that is created later begins at the marker's number.
@@ -142,6 +143,7 @@ class EventLog:
     def __init__(self, storage: Storage) -> None:
         """Use ``storage``, without reading it yet."""
         self.storage = storage
+        self.openings = 0
         self._newest: State | None = None
         self._event: Event | None = None
         self._file: tuple[bytes | None, tuple[Event, ...]] = (None, ())  # the last read or put
@@ -231,6 +233,7 @@ class EventLog:
         return last if same else self.event(state.n)
 
     def _load(self) -> State:
+        self.openings += 1
         base, state = self._opened()
         start = base.n + 1 if base else 0
         for attempt in range(TRIES):
