@@ -164,6 +164,29 @@ def places_by_chunk(rows: pa.Table, time_column: str, layout: Layout) -> dict[In
     }
 
 
+def numbered_by_chunk(
+    rows: pa.Table, time_column: str, layout: Layout
+) -> tuple[Places, list[Interval]]:
+    """Return the number of each row's time chunk, and the chunks by number; errors as of a split.
+
+    The chunks are in the order of time.
+    """
+    return numbered_chunks(_numbers(_times(rows, time_column)), layout)
+
+
+def numbered_chunks(times: Places, layout: Layout) -> tuple[Places, list[Interval]]:
+    """Return the number of each instant's time chunk, and the chunks by number, in their order."""
+    numbers = np.zeros(len(times), np.int64)
+    if len(times) and int(times.max()) < layout.edge(first := int(times.min())):
+        return numbers, [layout.chunk(first)]
+    order = np.argsort(times)
+    spans = _spans(times[order], layout)
+    for number, some in enumerate(spans.values()):
+        for start, end in some:
+            numbers[order[start:end]] = number
+    return numbers, [*spans]
+
+
 def chunks_of(rows: pa.RecordBatch, time_column: str, layout: Layout) -> Collection[Interval]:
     """Return the time chunks that rows lie in."""
     return _spans(np.sort(np.asarray(instants(rows.column(time_column)))), layout)

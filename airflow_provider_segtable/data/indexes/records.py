@@ -58,7 +58,7 @@ from airflow_provider_segtable.data.keyed.key_groups import codes_of
 from airflow_provider_segtable.data.keyed.keyed_rows import check_keys
 from airflow_provider_segtable.data.keyed.log_files import Records
 from airflow_provider_segtable.data.keyed.merging import key_codes
-from airflow_provider_segtable.data.rows import instants, is_date
+from airflow_provider_segtable.data.rows import instants, is_date, numbered_chunks
 from airflow_provider_segtable.data.sort_keys import Indices, whole
 
 # Decision between the records of a key
@@ -96,14 +96,7 @@ class Orders:
 
 def places_of(entries: pa.Table, layout: Layout) -> tuple[Indices, list[Interval]]:
     """Return the number of each entry's time chunk, and the chunks by their numbers."""
-    times, where = np.unique(_numbers(entries, START), return_inverse=True)
-    numbers, chunks = np.empty(len(times), np.int64), dict[Interval, int]()
-    first = 0
-    while first < len(times):
-        end = int(np.searchsorted(times, layout.edge(int(times[first]))))
-        numbers[first:end] = chunks.setdefault(layout.chunk(int(times[first])), len(chunks))
-        first = end
-    return numbers[where], [*chunks]
+    return numbered_chunks(_numbers(entries, START), layout)
 
 
 def decided(

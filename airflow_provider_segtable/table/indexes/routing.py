@@ -234,7 +234,7 @@ def _written(
     ports: TableContext, state: State, index: IndexState, keys: pa.Table, plan: _Plan
 ) -> Route:
     """Write the corrections and the feed of a plan about the keys of some entries."""
-    files, decided_entries = NewFiles.of(ports), (plan.entries, plan.decision)
+    files, decided_entries = NewFiles(), (plan.entries, plan.decision)
     written = tuple(
         corrections(ports, state, index.definition, *decided_entries, commit=files.commit)
     )
