@@ -241,6 +241,11 @@ class Keys:
         Raises:
             InvalidInput: a column's type is nested and cannot be compared.
         """
+        return Keys.numbered(rows, columns, nulls=nulls)[0]
+
+    @staticmethod
+    def numbered(rows: pa.Table, columns: Sequence[str], *, nulls: bool) -> "tuple[Keys, Numbers]":
+        """Return the keys of a table, and the number of each row's, or -1; otherwise as ``of``."""
         values: list[pa.Array] = []
         combined: list[Numbers] = []
         so_far = np.zeros(rows.num_rows, np.int64)
@@ -251,7 +256,7 @@ class Keys:
             pairs = _paired(so_far, column, values[-1])
             combined.append(np.unique(pairs[pairs >= 0]))
             so_far = _ranked(pairs, combined[-1])
-        return Keys(tuple(columns), tuple(values), tuple(combined))
+        return Keys(tuple(columns), tuple(values), tuple(combined)), so_far
 
     @property
     def count(self) -> int:
