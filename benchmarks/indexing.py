@@ -21,12 +21,13 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from lag_plot import Sample, drawn
 from results import Result, report
@@ -43,6 +44,7 @@ LOOK_S = 0.2
 DAYS = 10
 WARM = 2
 """Turns that are not counted: after them the index of records is in memory."""
+Numbers = npt.NDArray[np.int64]
 GOAL_FED, GOAL_ROUTED = 0.9, 1.5
 """Least throughput of a writer that feeds an index, and most time of a routed upsert, as ratios."""
 SPAWN = multiprocessing.get_context("spawn")
@@ -115,7 +117,7 @@ def keyed(uri: Path, keys: int, address: str) -> Table:
     return table
 
 
-def reports(keys: range, day: int) -> pa.Table:
+def reports(keys: Sequence[int] | Numbers, day: int) -> pa.Table:
     """Make a row for each key, on a day."""
     return rows(day, len(keys)).append_column("key", pa.array(keys, pa.int64()))
 
@@ -126,13 +128,15 @@ def routing(place: Path, keys: int, rounds: int, address: str) -> Iterator[Resul
     routed.create_index("keys", "record_index")
     routed.run_index("keys")
     found: dict[str, list[list[float]]] = {}
+    half = keys // DAYS // 2  # keys of the upper half of each day are spread, no others
+    upper = np.concatenate([np.arange(half, 2 * half) + day * 2 * half for day in range(DAYS)])
     for turn in range(rounds):
-        at, step = turn * BATCH_ROWS, max(1, keys // BATCH_ROWS)
+        at, step = turn * BATCH_ROWS, max(1, len(upper) // BATCH_ROWS)
         for what, some, day in (
             ("new", range(keys + at, keys + at + BATCH_ROWS), 3),
             ("there", range(at, at + BATCH_ROWS), 0),
             ("moving", range(at, at + BATCH_ROWS), DAYS),
-            ("spread", range(turn % step, keys, step)[:BATCH_ROWS], DAYS + 1),
+            ("spread", upper[turn % step :: step][:BATCH_ROWS], DAYS + 1),
         ):
             batch, took = reports(some, day), []
             for table in (plain, routed):

@@ -7,7 +7,8 @@
 3. Writeback starts while the file is still being written, in pieces of 16 MiB, so that the sync at
    the end is short.
 4. ``begin_commit`` commits in another thread, with descriptors of its own, so that the next file is
-   written meanwhile, or the event that names this one.
+   written meanwhile, or the event that names this one. Several at once cost a disk about as much as
+   one: a flush of its journal covers all that came before it.
 5. ``copy_from`` between two local files lets the kernel copy the bytes (``copy_file_range``), and
    falls back to reading and writing if the file system does not support that.
 """
@@ -16,8 +17,8 @@ import contextlib
 import errno
 import os
 import secrets
-import threading
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -121,31 +122,28 @@ class LocalSink:
         with accessing(self.path):
             self._place.commit(self._fd)
 
-    def begin_commit(self) -> Ready:
+    def begin_commit(self, threads: Executor) -> Ready:
         """Begin to commit in another thread; return a function that waits for its end."""
         with accessing(self.path):
             fd, parent = os.dup(self._fd), os.dup(self._place.parent)
-        place, failed = replace(self._place, parent=parent), list[BaseException]()
+        place = replace(self._place, parent=parent)
 
         def commit() -> None:
             try:
                 place.commit(fd)
-            except BaseException as error:  # noqa: BLE001 - raised where the file is waited for
-                failed.append(error)
-            finally:
+            except BaseException:
                 place.discard()
+                raise
+            finally:
                 os.close(fd)
                 os.close(parent)
 
-        thread = threading.Thread(target=commit, name="segtable-commit")
-        thread.start()
+        done = threads.submit(commit)
         self.begun = True
 
         def ready() -> None:
-            thread.join()
             with accessing(self.path):
-                for error in failed:
-                    raise error
+                done.result()
 
         return ready
 

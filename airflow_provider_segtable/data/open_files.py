@@ -31,7 +31,7 @@ import errno
 import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -210,12 +210,10 @@ class ArrowSink:
             self._started().close()
         self.committed = True
 
-    def begin_commit(self) -> Ready:
+    def begin_commit(self, threads: Executor) -> Ready:
         """Finish the upload in the background."""
+        done = threads.submit(self.commit)
         self.committed = True
-        pool = ThreadPoolExecutor(1, "segtable-upload")
-        done = pool.submit(self.commit)
-        pool.shutdown(wait=False)  # the thread ends after the upload
 
         def wait() -> None:
             done.result()
@@ -456,8 +454,9 @@ class MemorySink:
         if self._store.setdefault(self.path, data := bytes(self._data)) is not data:
             raise AlreadyExists(f"{self.path} exists already; data files are never overwritten")
 
-    def begin_commit(self) -> None:
+    def begin_commit(self, threads: Executor) -> None:
         """Commit."""
+        del threads
         self.commit()
 
 

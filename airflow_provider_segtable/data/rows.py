@@ -164,6 +164,29 @@ def places_by_chunk(rows: pa.Table, time_column: str, layout: Layout) -> dict[In
     }
 
 
+def numbered_by_chunk(
+    rows: pa.Table, time_column: str, layout: Layout
+) -> tuple[Places, list[Interval]]:
+    """Return the number of each row's time chunk, and the chunks by number; errors as of a split.
+
+    The chunks are in the order of time.
+    """
+    return numbered_chunks(_numbers(_times(rows, time_column)), layout)
+
+
+def numbered_chunks(times: Places, layout: Layout) -> tuple[Places, list[Interval]]:
+    """Return the number of each instant's time chunk, and the chunks by number, in their order."""
+    numbers = np.zeros(len(times), np.int64)
+    if len(times) and int(times.max()) < layout.edge(first := int(times.min())):
+        return numbers, [layout.chunk(first)]
+    order = np.argsort(times)
+    spans = _spans(times[order], layout)
+    for number, some in enumerate(spans.values()):
+        for start, end in some:
+            numbers[order[start:end]] = number
+    return numbers, [*spans]
+
+
 def chunks_of(rows: pa.RecordBatch, time_column: str, layout: Layout) -> Collection[Interval]:
     """Return the time chunks that rows lie in."""
     return _spans(np.sort(np.asarray(instants(rows.column(time_column)))), layout)
@@ -218,6 +241,11 @@ class Keys:
         Raises:
             InvalidInput: a column's type is nested and cannot be compared.
         """
+        return Keys.numbered(rows, columns, nulls=nulls)[0]
+
+    @staticmethod
+    def numbered(rows: pa.Table, columns: Sequence[str], *, nulls: bool) -> "tuple[Keys, Numbers]":
+        """Return the keys of a table, and the number of each row's, or -1; otherwise as ``of``."""
         values: list[pa.Array] = []
         combined: list[Numbers] = []
         so_far = np.zeros(rows.num_rows, np.int64)
@@ -228,7 +256,7 @@ class Keys:
             pairs = _paired(so_far, column, values[-1])
             combined.append(np.unique(pairs[pairs >= 0]))
             so_far = _ranked(pairs, combined[-1])
-        return Keys(tuple(columns), tuple(values), tuple(combined))
+        return Keys(tuple(columns), tuple(values), tuple(combined)), so_far
 
     @property
     def count(self) -> int:

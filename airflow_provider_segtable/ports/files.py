@@ -4,8 +4,8 @@ Contract:
 
 1. A sink's bytes become readable under its path only by ``commit``, wholly and durably (local
    files: fsync of file and directory); a sink that is closed without commit leaves no file.
-   ``begin_commit`` may return while that is under way, with a function that waits for its end. No
-   event may name the file before.
+   ``begin_commit`` may return while a thread of the caller's does that, with a function that waits
+   for its end. No event may name the file before.
 2. Paths are relative to the table's root, ``/`` separated. No file is ever overwritten: names
    carry a random token, and ``create`` of an existing path raises ``AlreadyExists``.
 3. ``copy_from`` moves bytes source to sink without decoding; adapters may do it in the kernel.
@@ -17,6 +17,7 @@ storage options alone, with nothing but pyarrow installed.
 """
 
 from collections.abc import Callable
+from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -67,8 +68,12 @@ class Sink(Protocol):
         """Make the file readable under its path, durably."""
         ...
 
-    def begin_commit(self) -> Ready | None:
-        """Begin to commit; return a function that waits for the end, or None if it is durable."""
+    def begin_commit(self, threads: Executor) -> Ready | None:
+        """Begin to commit in a thread; return a function that waits for the end.
+
+        None if the file is durable already. If no thread can begin (``RuntimeError``), the file may
+        be committed as usual.
+        """
         ...
 
 

@@ -219,7 +219,7 @@ def _write_and_commit(
     ranges: tuple[LogRange, ...],
     load: LoadPart | None,
 ) -> AppendResult | Conflict:
-    files = NewFiles.of(ports, state)
+    files = NewFiles.of(state)
     segments = written(ports, lease, write, files)
     action = Appended(segments=segments, log=ranges, load=load)
     change = Change(

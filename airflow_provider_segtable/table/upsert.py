@@ -174,7 +174,7 @@ def commit_logs(
     instant = instant_after(ports, state)
     outcome = Conflict(reason="nothing was tried")
     for _ in range(TRIES):
-        files = NewFiles.of(ports, state, most_copies=MOST_COPIES)
+        files = NewFiles.of(state, most_copies=MOST_COPIES)
         segments = tuple(write(state, instant, files))
         if not segments:
             raise InvalidInput(f"there are no rows to upsert to {ports.uri}")

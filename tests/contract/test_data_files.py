@@ -5,6 +5,7 @@ import os
 import stat
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
 import boto3
@@ -71,6 +72,13 @@ def s3() -> Iterator[dict[str, str]]:
     server.stop()
 
 
+@pytest.fixture
+def threads() -> Iterator[Executor]:
+    """Return threads for commits in the background; two, so that one may wait."""
+    with ThreadPoolExecutor(2) as made:
+        yield made
+
+
 @pytest.fixture(params=["local", "arrow", "memory", "s3", "s3 by ranges"])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> DataFiles:
     """Return an empty store."""
@@ -128,11 +136,11 @@ def test_what_is_committed_can_be_read(files: DataFiles) -> None:
     assert read(files, PATH) == b"hello world"
 
 
-def test_a_commit_that_was_begun_ends(files: DataFiles) -> None:
+def test_a_commit_that_was_begun_ends(files: DataFiles, threads: Executor) -> None:
     """The file is there once it is waited for, however often, and no other before."""
     with files.create(PATH) as sink:
         sink.write(b"hello")
-        ready = sink.begin_commit()
+        ready = sink.begin_commit(threads)
     for wait in (ready, ready):
         if wait is not None:
             wait()
@@ -326,7 +334,7 @@ def test_commit_is_durable_before_it_is_visible(
     ]
 
 
-def test_a_local_commit_goes_on_after_its_sink(tmp_path: Path) -> None:
+def test_a_local_commit_goes_on_after_its_sink(tmp_path: Path, threads: Executor) -> None:
     """The file is visible when it is durable, and whoever waits for it learns of an error."""
     begun, may_sync, broken = threading.Event(), threading.Event(), threading.Event()
 
@@ -339,7 +347,7 @@ def test_a_local_commit_goes_on_after_its_sink(tmp_path: Path) -> None:
 
     files = LocalFiles(tmp_path, sync=sync)
     with files.create("a/good") as sink:
-        ready = sink.begin_commit()
+        ready = sink.begin_commit(threads)
     assert begun.wait(60)
     with pytest.raises(NotFound), files.open("a/good"):
         pass
@@ -348,7 +356,7 @@ def test_a_local_commit_goes_on_after_its_sink(tmp_path: Path) -> None:
     ready()
     broken.set()
     with files.create("a/bad") as sink:
-        ready = sink.begin_commit()
+        ready = sink.begin_commit(threads)
     assert ready is not None
     with pytest.raises(StorageError, match="a/bad"):
         ready()

@@ -167,6 +167,20 @@ def test_entries_that_outlived_their_records_hide_no_loser(
     assert shown([*left, *made], 1) == shown(left, DAYS)
 
 
+@examples(200)
+@given(facts=records(), unsure=st.booleans())
+def test_tops_are_the_highest_of_each_key_and_place(facts: list[Fact], unsure: bool) -> None:  # noqa: FBT001
+    """Whether entries are sure or not, and whether they are live."""
+    known = pa.Table.from_pylist(facts, SCHEMA)
+    places, _ = places_of(known, Layout(granularity=Granularity.DAY))
+    sure = np.arange(len(facts)) % 2 == 0 if unsure else None
+    highest: dict[tuple[int, int], int] = {}
+    for at in sorted(range(len(facts)), key=lambda at: rank(facts[at])):
+        highest[facts[at]["key_0"], facts[at][START]] = at
+    found = decided(known, places, ["key_0"], sure).tops.tolist()
+    assert sorted(found) == sorted(highest.values())
+
+
 def test_texts_next_below_a_token() -> None:
     """They are higher than all tokens that are lower, and of any length."""
     for token in ("0000000000000001", "00f0", "8000000000000000", "ab" * 16):

@@ -143,11 +143,15 @@ def common_columns(segment: Segment, count: int) -> dict[str, pa.Array]:
     over may lie in another chunk; its entries stay where they are.
     """
     return {
-        FILE: pa.array([segment.path] * count, pa.string()),
-        START: pa.array([segment.file_id.interval.start] * count, pa.timestamp("us", "UTC")),
-        CHECKSUM: pa.array([footer_checksum(segment)] * count, pa.string()),
-        ROWS: pa.array([segment.rows] * count, pa.int64()),
+        FILE: _repeated(segment.path, pa.string(), count),
+        START: _repeated(segment.file_id.interval.start, pa.timestamp("us", "UTC"), count),
+        CHECKSUM: _repeated(footer_checksum(segment), pa.string(), count),
+        ROWS: _repeated(segment.rows, pa.int64(), count),
     }
+
+
+def _repeated(value: Any, kind: pa.DataType, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, kind), count)
 
 
 # The files that entries are about
@@ -266,8 +270,9 @@ def entries_of(
 
 def _whole(segment: Segment, part: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return a file's entries with the columns that all kinds have."""
-    own = dict(zip(part.column_names, part.columns, strict=True))
-    columns = {**common_columns(segment, part.num_rows), **own}
+    columns = dict(zip(part.column_names, part.columns, strict=True))
+    if not columns.keys() >= {*schema.names}:
+        columns = common_columns(segment, part.num_rows) | columns
     found = [_as(columns[field.name], field.type) for field in schema]
     return pa.Table.from_arrays(found, schema=schema)
 

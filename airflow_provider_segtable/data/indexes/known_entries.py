@@ -117,21 +117,26 @@ class KnownEntries:
         places = [run.places(some) for run in self.runs]
         runs = list(self.runs)
         if len(some) < len(hashes) or any(map(len, places)):
-            keys = Keys.of(rows, self.entry_key, nulls=False)
-            runs = [_replaced(*each, keys) for each in zip(runs, places, strict=True)]
-            last = _last_of_each(keys.find(rows))
+            keys, numbers = Keys.numbered(rows, self.entry_key, nulls=False)
+            runs = self._without(places, keys)
+            last = _last_of_each(numbers)
             kept = last[~deleted[last]]
         else:
             kept = np.flatnonzero(~deleted)
         new = [_Run.of(rows.take(pa.array(kept)), hashes[kept])] if len(kept) else []
         return replace(self, runs=_few([*runs, *new]))
 
-
-def _replaced(run: _Run, places: Places, keys: Keys) -> _Run:
-    """Return a run without the entries of some places that have one of the keys."""
-    if not len(places):
-        return run
-    return run.but(places[keys.find(run.rows.take(pa.array(places))) >= 0])
+    def _without(self, places: Sequence[Places], keys: Keys) -> list[_Run]:
+        """Return the runs without the entries of some places of each that have one of the keys."""
+        some = [
+            run.rows.select(self.entry_key).take(pa.array(each))
+            for run, each in zip(self.runs, places, strict=True)
+        ]
+        none = self.schema.empty_table().select(self.entry_key)
+        known = keys.find(pa.concat_tables([none, *some]).combine_chunks()) >= 0
+        ends = np.cumsum([len(each) for each in places])
+        gone = np.split(known, ends[:-1]) if places else []
+        return [run.but(a[b]) for run, a, b in zip(self.runs, places, gone, strict=True)]
 
 
 def _last_of_each(numbers: Places) -> Places:

@@ -58,7 +58,7 @@ from airflow_provider_segtable.data.keyed.key_groups import codes_of
 from airflow_provider_segtable.data.keyed.keyed_rows import check_keys
 from airflow_provider_segtable.data.keyed.log_files import Records
 from airflow_provider_segtable.data.keyed.merging import key_codes
-from airflow_provider_segtable.data.rows import instants, is_date
+from airflow_provider_segtable.data.rows import instants, is_date, numbered_chunks
 from airflow_provider_segtable.data.sort_keys import Indices, whole
 
 # Decision between the records of a key
@@ -74,10 +74,12 @@ class Decision:
     Attributes:
         winner_of: of each entry, the entry that wins its key.
         losers: the entries to correct: live, on top of their places, and not the winners.
+        tops: the highest entry of each key and place.
     """
 
     winner_of: Indices
     losers: Indices
+    tops: Indices
 
     @property
     def over(self) -> Indices:
@@ -96,14 +98,7 @@ class Orders:
 
 def places_of(entries: pa.Table, layout: Layout) -> tuple[Indices, list[Interval]]:
     """Return the number of each entry's time chunk, and the chunks by their numbers."""
-    times, where = np.unique(_numbers(entries, START), return_inverse=True)
-    numbers, chunks = np.empty(len(times), np.int64), dict[Interval, int]()
-    first = 0
-    while first < len(times):
-        end = int(np.searchsorted(times, layout.edge(int(times[first]))))
-        numbers[first:end] = chunks.setdefault(layout.chunk(int(times[first])), len(chunks))
-        first = end
-    return numbers[where], [*chunks]
+    return numbered_chunks(_numbers(entries, START), layout)
 
 
 def decided(
@@ -122,7 +117,7 @@ def decided(
     """
     count = entries.num_rows
     if not count:
-        return Decision(np.empty(0, np.int64), np.empty(0, np.int64))
+        return Decision(*(np.empty(0, np.int64) for _ in range(3)))
     keys, ranks = key_codes(entries, MergeRules(key=tuple(key))).rows, _ranks(entries)
     order = np.lexsort((ranks, keys))
     last = _lasts(keys[order])
@@ -132,8 +127,8 @@ def decided(
     if sure is None:
         top = _tops(keys, places, ranks)
         loses = live[top] & (places[top] != places[winner_of[top]])
-        return Decision(winner_of, np.sort(top[loses]))
-    return Decision(winner_of, _doubtful_losers(keys, places, ranks, live, sure))
+        return Decision(winner_of, np.sort(top[loses]), top)
+    return Decision(winner_of, *_doubtful_losers(keys, places, ranks, live, sure))
 
 
 def _doubtful_losers(
@@ -142,8 +137,11 @@ def _doubtful_losers(
     ranks: npt.NDArray[np.uint64],
     live: npt.NDArray[np.bool_],
     sure: npt.NDArray[np.bool_],
-) -> Indices:
-    """Return one loser of each place that may have one, where entries outlive their records."""
+) -> tuple[Indices, Indices]:
+    """Return one loser of each place that may have one, where entries outlive their records.
+
+    And the top of each place.
+    """
     order = np.lexsort((ranks, places, keys))
     ends = _lasts(keys[order]) | _lasts(places[order])
     group = np.cumsum(np.append(0, ends[:-1]))
@@ -153,7 +151,7 @@ def _doubtful_losers(
     above = _highest_elsewhere(keys[top], ranks[top])
     outranked = (above[group] >= 0) & (ranks[top][above[group]] > ranks[order])
     loses = np.flatnonzero(live[order] & outranked & (np.arange(len(order)) >= least[group]))
-    return np.sort(order[loses[_lasts(group[loses])]])
+    return np.sort(order[loses[_lasts(group[loses])]]), top
 
 
 def _highest_elsewhere(
@@ -323,10 +321,11 @@ class RecordEntries:
             pa.timestamp("us", "UTC")
         )
         if roots.num_rows == 1:
-            places = pa.array(np.zeros(rows.num_rows, np.int64))
+            own = {name: roots.column(source)[0] for name, source in _ORDER.items()}
+            found |= {name: pa.repeat(value, rows.num_rows) for name, value in own.items()}
         else:
             places = pc.index_in(rows.column(ROOT_PARTITION), roots.column("partition"))
-        found |= {name: roots.column(source).take(places) for name, source in _ORDER.items()}
+            found |= {name: roots.column(source).take(places) for name, source in _ORDER.items()}
         found[DELETED] = pc.equal(rows.column(OP), DELETE)
         return pa.table(found)
 

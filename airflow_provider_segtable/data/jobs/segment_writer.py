@@ -7,7 +7,8 @@
 
 Dictionaries:
 
-5. Text, bytes and nested columns always have one. So have all columns of few rows.
+5. Text, bytes and nested columns always have one. So have all columns of few rows; of very few
+   rows, a dictionary of numbers costs more than their values.
 6. Numbers and times have one if they repeat, by a sample of the first row group. A dictionary of
    values that hardly repeat makes a file larger, takes as long to try as all else, and a reader
    keeps it in memory while it reads the row group.
@@ -50,6 +51,8 @@ from airflow_provider_segtable.ports.files import DataFiles, Sink
 
 FEW = 16_384
 """Up to so many rows a dictionary is small, and the sample would cost more than it saves."""
+VERY_FEW = 1_024
+"""Up to so many rows numbers have no dictionary: to make one takes longer than all else."""
 _SAMPLE = 8_192
 ARROW_SCHEMA = b"ARROW:schema"
 JOINED = 256 << 10
@@ -65,7 +68,10 @@ def dictionary_columns(rows: pa.Table) -> list[str] | bool:
         rows: the first row group.
     """
     if rows.num_rows <= FEW:
-        return True
+        nested = any(pa.types.is_nested(field.type) for field in rows.schema)
+        if nested or rows.num_rows > VERY_FEW:
+            return True
+        return [field.name for field in rows.schema if not _is_plain(field.type)]
     places = pa.array(np.arange(0, rows.num_rows, rows.num_rows // _SAMPLE))
     unlike = {
         field.name
@@ -321,17 +327,18 @@ def _options(first: pa.Table, page_rows: int | None) -> Mapping[str, Any]:
 def _identified(schema: pa.Schema, definition: bytes) -> tuple[pa.Schema, int]:
     """Return the schema of a file, with ids, and its number among the table's schemas."""
     bare = schema.remove_metadata()  # it describes the rows' source, not this file
-    if not definition:
-        return bare, 0
-    ids, number = _column_ids(definition)
-    return with_ids(bare, ids), number
+    return _with_ids(bare.serialize().to_pybytes(), definition) if definition else (bare, 0)
 
 
 @lru_cache(maxsize=_KNOWN)
-def _column_ids(definition: bytes) -> tuple[Mapping[str, int], int]:
-    """Return the ids of a table's columns by name, and the number of its schema."""
+def _with_ids(schema: bytes, definition: bytes) -> tuple[pa.Schema, int]:
+    """Return a schema with the ids of a table's columns, and the number of the table's schema.
+
+    As bytes, schemas are equal if the metadata of their fields are, too.
+    """
     table, _ = decode_definition(definition, "the definition given")
-    return field_ids(table.schema, table.kind), table.schema.number
+    ids = field_ids(table.schema, table.kind)
+    return with_ids(pa.ipc.read_schema(pa.py_buffer(schema)), ids), table.schema.number
 
 
 def _write_groups(

@@ -38,6 +38,7 @@ Rows of a merge:
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -69,6 +70,8 @@ from airflow_provider_segtable.data.value_bytes import WORD, ByteStrings
 Flags = npt.NDArray[np.bool_]
 NONE = -1
 """No row."""
+Places = npt.NDArray[np.unsignedinteger[Any]]
+"""A number for each row: rows of different numbers are never merged."""
 
 
 def numbers(column: pa.ChunkedArray | pa.Array) -> Indices:
@@ -94,7 +97,7 @@ class KeyGroups:
     """Rows by key.
 
     Attributes:
-        order: row numbers, sorted by key (stable).
+        order: row numbers, sorted by place, if rows have one, and key (stable).
         starts: the place in ``order`` of the first row of each key.
         sizes: the number of rows of each key.
     """
@@ -104,12 +107,14 @@ class KeyGroups:
     sizes: Indices
 
     @staticmethod
-    def of(codes: Codes) -> "KeyGroups":
-        """Group rows by the codes of their keys."""
+    def of(codes: Codes, places: Places | None = None) -> "KeyGroups":
+        """Group rows by the codes of their keys; with ``places``, by these before their keys."""
         order = stable_order(codes)
-        ordered = codes.rows[order]
-        first = np.ones(len(order), bool)
-        first[1:] = ordered[1:] != ordered[:-1]
+        if places is not None:
+            order = order[np.argsort(places[order], kind="stable")]
+        first = _changes(codes.rows[order])
+        if places is not None:
+            first |= _changes(places[order])
         starts = np.flatnonzero(first)
         return KeyGroups(order, starts, np.diff(starts, append=len(order)))
 
@@ -327,7 +332,7 @@ def _part(order: Indices, first: npt.NDArray[np.bool_], tied: Indices, values: N
     first[tied] = begins | _changes(values[sorting])
 
 
-def _changes(values: Numbers) -> npt.NDArray[np.bool_]:
+def _changes(values: Places) -> npt.NDArray[np.bool_]:
     """Return where a value differs from the one before; the first does."""
     found = np.ones(len(values), bool)
     found[1:] = values[1:] != values[:-1]

@@ -41,7 +41,7 @@ Source of the hash: ``org.apache.spark.unsafe.hash.Murmur3_x86_32``; ``docs/FORM
 vectors.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from math import gcd
 
@@ -67,8 +67,8 @@ from airflow_provider_segtable.core.tables.merge_rules import (
 )
 from airflow_provider_segtable.core.time import Interval
 from airflow_provider_segtable.data.arrow_schema import from_arrow, of_any_length, to_arrow
-from airflow_provider_segtable.data.keyed.key_groups import Flags, Root, RootOrders
-from airflow_provider_segtable.data.keyed.merging import merged
+from airflow_provider_segtable.data.keyed.key_groups import Flags, Places, Root, RootOrders
+from airflow_provider_segtable.data.keyed.merging import merged, merged_apart
 from airflow_provider_segtable.data.rows import US_PER_UNIT, instants, with_columns
 from airflow_provider_segtable.data.sort_keys import whole
 from airflow_provider_segtable.data.value_bytes import ByteStrings, Unscaled
@@ -100,6 +100,21 @@ def log_rows(rows: pa.Table, rules: MergeRules, deleted: Flags | None = None) ->
     Raises:
         InvalidInput: a key is null.
     """
+    return merged([_as_stored(rows, rules, deleted)], rules, _own())
+
+
+def log_parts(
+    rows: pa.Table, rules: MergeRules, places: Places, deleted: Flags | None = None
+) -> Iterator[tuple[int, pa.Table]]:
+    """Yield each place, ascending, and the rows of its log file; otherwise as ``log_rows``.
+
+    ``places`` has the place of each row.
+    """
+    return merged_apart(_as_stored(rows, rules, deleted), places, rules, _own())
+
+
+def _as_stored(rows: pa.Table, rules: MergeRules, deleted: Flags | None) -> pa.Table:
+    """Return records in the columns of a file, in their order."""
     check_keys(rows, rules.key)
     schema = file_schema(rows.schema, rules)
     flags = np.zeros(rows.num_rows, bool) if deleted is None else deleted
@@ -112,8 +127,7 @@ def log_rows(rows: pa.Table, rules: MergeRules, deleted: Flags | None = None) ->
         given[field.name] if field.name in given else pa.nulls(rows.num_rows, field.type)
         for field in schema
     )
-    whole = pa.table(list(columns), schema=schema)
-    return merged([_bare(whole, rules, flags)], rules, _own())
+    return _bare(pa.table(list(columns), schema=schema), rules, flags)
 
 
 def _bare(rows: pa.Table, rules: MergeRules, deleted: Flags) -> pa.Table:

@@ -45,10 +45,10 @@ from airflow_provider_segtable.data.jobs.segment_writer import (
     write_segment,
 )
 from airflow_provider_segtable.data.keyed.group_reader import log_path
-from airflow_provider_segtable.data.keyed.key_groups import Flags
-from airflow_provider_segtable.data.keyed.keyed_rows import buckets_of, log_rows
+from airflow_provider_segtable.data.keyed.key_groups import Flags, Places
+from airflow_provider_segtable.data.keyed.keyed_rows import key_hashes, log_parts, log_rows
 from airflow_provider_segtable.data.parquet.descriptor import encode_definition
-from airflow_provider_segtable.data.rows import split_by_chunk
+from airflow_provider_segtable.data.rows import numbered_by_chunk
 from airflow_provider_segtable.ports.files import DataFiles, Sink
 
 # Log files of one write
@@ -135,8 +135,9 @@ class LogWriter:
             InvalidInput: a key is null, or there are no rows.
         """
         definition = encode_definition(self.table, self.base_version)
-        for chunk, part in self._by_bucket(records):
-            rows = log_rows(part.rows, self.rules, part.deleted)
+        places, chunk_of = self._placed(records.rows)
+        for place, rows in log_parts(records.rows, self.rules, places, records.deleted):
+            chunk = chunk_of(place)
             step = max(1, LOG_BYTES // max(1, rows.nbytes // rows.num_rows))
             for start in range(0, rows.num_rows, step):
                 yield self._file(chunk, rows.slice(start, step), definition)
@@ -170,21 +171,19 @@ class LogWriter:
     def _described(self, segment: Segment) -> Described:
         return segment if self.ingested else replace(segment, events=0), self.entries
 
-    def _by_bucket(self, records: Records) -> Iterator[tuple[ChunkKey, Records]]:
-        """Yield the records of each file group, in their order."""
-        flag, place = "\0deleted", "\0place"  # no column has these names
-        rows = records.rows.append_column(flag, pa.array(records.deleted))
-        rows = rows.append_column(place, pa.array(np.arange(rows.num_rows)))
-        for interval, part in split_by_chunk(rows, self.table.time_column, self.layout).items():
-            ordered = part.sort_by(place)
-            count = self.layout.buckets_at(interval.start)
-            buckets = buckets_of(ordered, self.rules.bucket_key, count)
-            for bucket in np.unique(buckets).tolist():
-                some = ordered.filter(pa.array(buckets == bucket))
-                flags: Flags = np.asarray(some.column(flag).to_numpy())
-                version = self.base_version if self.version is None else self.version
-                chunk = ChunkKey(interval, version, bucket)
-                yield chunk, Records(rows=some.drop_columns([flag, place]), deleted=flags)
+    def _placed(self, rows: pa.Table) -> tuple[Places, Callable[[int], ChunkKey]]:
+        """Return the place of each row, and the file group of a place; in the order of time."""
+        numbers, intervals = numbered_by_chunk(rows, self.table.time_column, self.layout)
+        counts = np.array([self.layout.buckets_at(each.start) for each in intervals])
+        buckets = np.mod(key_hashes(rows, self.rules.bucket_key), counts[numbers])
+        most = int(counts.max())
+        version = self.base_version if self.version is None else self.version
+
+        def chunk_of(place: int) -> ChunkKey:
+            return ChunkKey(intervals[place // most], version, place % most)
+
+        narrow = np.min_scalar_type(most * len(intervals))  # so narrow numbers sort in linear time
+        return (numbers * most + buckets).astype(narrow), chunk_of
 
 
 # Records as bytes

@@ -38,6 +38,7 @@ Source of the idea: merge of sorted runs (Knuth 5.4.1), by blocks, as in externa
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,7 @@ from airflow_provider_segtable.data.keyed.key_groups import (
     KeyGroups,
     MergedRows,
     Order,
+    Places,
     RootOrders,
     codes_of,
     kept,
@@ -381,6 +383,28 @@ def merged(parts: Sequence[pa.Table], rules: MergeRules, roots: RootOrders) -> p
     """
     table = pa.concat_tables(parts)
     return _merged(table, key_codes(table, rules), rules, roots)
+
+
+def merged_apart(
+    table: pa.Table, places: Places, rules: MergeRules, roots: RootOrders
+) -> Iterator[tuple[int, pa.Table]]:
+    """Yield each place, ascending, and the merge of its rows; otherwise as ``merged``.
+
+    Rows are coded, sorted and copied together: of a few rows, each call of a kernel costs more than
+    its work.
+
+    Args:
+        table: the rows.
+        places: the place of each row.
+        rules: the table's rules.
+        roots: the order of all roots of the rows.
+    """
+    groups = KeyGroups.of(key_codes(table, rules), places)
+    found = _ENGINES[rules.engine](table, groups, rules, roots)
+    rows, ordered = found.taken(table), places[found.rows]
+    starts = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] + 1))
+    for start, end in pairwise([*starts.tolist(), rows.num_rows]):
+        yield int(ordered[start]), rows.slice(start, end - start)
 
 
 def merged_sorted(

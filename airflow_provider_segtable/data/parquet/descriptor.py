@@ -50,7 +50,7 @@ import json
 from base64 import b64encode
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 
@@ -163,9 +163,9 @@ class ChecksumSink:
         """Make the file readable under its path, durably."""
         self._sink.commit()
 
-    def begin_commit(self) -> Ready | None:
+    def begin_commit(self, threads: Executor) -> Ready | None:
         """Begin to make the file readable."""
-        return self._sink.begin_commit()
+        return self._sink.begin_commit(threads)
 
     def entry(self) -> dict[bytes, bytes]:
         """End the body; return the key-value metadata with its checksums."""

@@ -280,7 +280,7 @@ class _ChangeCommit:
         with ports.leased(lease, request.table):
             if self.log.refresh(newest).layout != newest.layout:
                 return None  # the granularity changed while we waited
-            files = NewFiles.of(ports, newest)
+            files = NewFiles.of(newest)
             self.segments, self.guard = written(ports, lease, write, files), lease.check
             files.wait_durable()
             self.kept = files.kept

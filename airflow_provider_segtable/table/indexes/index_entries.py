@@ -322,7 +322,7 @@ def _in_files(ports: TableContext, index: IndexDefinition, records: Records) -> 
     own = index_ports(ports, index)
     state = own.log.load()
     instant: Instant = max(ports.checked_now(), state.time + 1)
-    files = NewFiles.of(own)
+    files = NewFiles()
     writer = LogWriter(
         files=own.files,
         table=state.table,

@@ -234,7 +234,7 @@ def _written(
     ports: TableContext, state: State, index: IndexState, keys: pa.Table, plan: _Plan
 ) -> Route:
     """Write the corrections and the feed of a plan about the keys of some entries."""
-    files, decided_entries = NewFiles.of(ports), (plan.entries, plan.decision)
+    files, decided_entries = NewFiles(), (plan.entries, plan.decision)
     written = tuple(
         corrections(ports, state, index.definition, *decided_entries, commit=files.commit)
     )
@@ -295,7 +295,8 @@ def _proposed(
     certain = is_new[decision.winner_of]
     if checked is not None:
         certain = certain | (checked.find(entries) >= 0)
-    on_top = np.isin(rows, tops(entries, places, index.definition.kind.divided_by))
+    on_top = np.zeros(entries.num_rows, bool)
+    on_top[decision.tops] = True
     apart = ~_touched(decision, places) & (on_top | ~is_there)
     kept = apart | (decision.winner_of == rows)
     fed = np.where(certain, kept & (is_new | is_there), is_new)

@@ -11,6 +11,7 @@
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from random import Random
@@ -280,7 +281,8 @@ class _FaultySink:
     def commit(self) -> None:
         self.faults.change(self.actor, f"publish {_plain(self.path)}", self.inner.commit)
 
-    def begin_commit(self) -> None:
+    def begin_commit(self, threads: Executor) -> None:
+        del threads
         self.commit()
 
     def _middle(self, what: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from airflow_provider_segtable.core.time import DAY_US, parse_instant
 from airflow_provider_segtable.data.jobs.segment_writer import (
     FEW,
+    VERY_FEW,
     dictionary_columns,
     write_segment,
 )
@@ -52,10 +53,15 @@ def written(files: MemoryFiles, given: pa.Table | Iterator[pa.RecordBatch], most
 
 
 def test_dictionaries_of_values_that_repeat() -> None:
-    """Text and nested columns have dictionaries, and numbers that repeat; all have of few rows."""
+    """Text and nested columns have dictionaries, and numbers that repeat.
+
+    Of few rows all columns have, and of very few no numbers.
+    """
     assert dictionary_columns(rows()) == ["kind", "text", "nested.n"]
     assert dictionary_columns(rows().drop_columns("nested")) == ["kind", "text"]
     assert dictionary_columns(rows(FEW)) is True
+    assert dictionary_columns(rows(VERY_FEW).drop_columns("nested")) == ["text"]
+    assert dictionary_columns(rows(VERY_FEW)) is True  # the paths of its columns cost more
     files = MemoryFiles()
     segment = written(files, rows(), ROWS)
     group = pq.read_metadata(pa.BufferReader(get(files, segment.path))).row_group(0)

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,13 @@ class CountedFileSystem:
 
 
 @pytest.fixture
+def threads() -> Iterator[Executor]:
+    """Return threads for commits in the background; two, so that one may wait."""
+    with ThreadPoolExecutor(2) as made:
+        yield made
+
+
+@pytest.fixture
 def counted(tmp_path: Path) -> tuple[CountedFileSystem, ArrowFiles]:
     """Return a counting file system, and data files on it."""
     system = CountedFileSystem()
@@ -61,14 +69,14 @@ def counted(tmp_path: Path) -> tuple[CountedFileSystem, ArrowFiles]:
 
 
 def test_a_small_file_is_a_check_and_a_put(
-    counted: tuple[CountedFileSystem, ArrowFiles], tmp_path: Path
+    counted: tuple[CountedFileSystem, ArrowFiles], tmp_path: Path, threads: Executor
 ) -> None:
     """The check goes out while the bytes are collected; no more is sent."""
     system, files = counted
     with files.create("a") as sink:
         sink.write(b"one")
         sink.write(b"two")
-        ready = sink.begin_commit()
+        ready = sink.begin_commit(threads)
     assert ready is not None
     ready()
     assert system.seen == ["head", "put"]
@@ -104,14 +112,14 @@ def test_a_large_file_is_sent_while_it_is_written(
 
 
 def test_a_taken_name_is_refused_before_anything_is_sent(
-    counted: tuple[CountedFileSystem, ArrowFiles], tmp_path: Path
+    counted: tuple[CountedFileSystem, ArrowFiles], tmp_path: Path, threads: Executor
 ) -> None:
     """Nothing is overwritten, however the file is committed."""
     system, files = counted
     (tmp_path / "a").write_bytes(b"first")
     with files.create("a") as sink:
         sink.write(b"second")
-        ready = sink.begin_commit()
+        ready = sink.begin_commit(threads)
     assert ready is not None
     with pytest.raises(AlreadyExists):
         ready()
