@@ -75,7 +75,7 @@ class FileRows:
         if self.kept is not None:
             rows = pa.concat_tables(self._groups(record_columns(self.table), columns))
             if pc.all(pc.equal(rows.column(ROOT_PARTITION), OWN)).as_py():  # of one log file
-                return rows, own_roots(self.segment)
+                return rows, own_roots([self.segment])
         with GroupReader(self.files, self.table).opened((self.segment,)) as reader:
             (run,) = reader.runs((self.segment,), columns)
             return pa.concat_tables([*run]), reader.roots((self.segment,))

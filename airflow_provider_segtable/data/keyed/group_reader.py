@@ -71,7 +71,6 @@ from airflow_provider_segtable.data.conditions import Condition
 from airflow_provider_segtable.data.keyed.key_groups import SCHEMA, Root
 from airflow_provider_segtable.data.keyed.keyed_rows import Part, with_root
 from airflow_provider_segtable.data.keyed.merging import OneBatch
-from airflow_provider_segtable.data.local_files import LocalFiles
 from airflow_provider_segtable.data.open_files import is_remote, open_known
 from airflow_provider_segtable.data.parquet.checked_tail import Views
 from airflow_provider_segtable.data.parquet.descriptor import (
@@ -139,17 +138,17 @@ def roots_in(files: DataFiles, segments: Iterable[Segment]) -> pa.Table:
 
     The files are not checked here.
     """
-    tables = [SCHEMA.empty_table()]
-    for segment in (one for one in segments if one.rows):
-        described = described_roots(files, segment)
-        tables.append(own_roots(segment) if described is None else described)
-    return pa.concat_tables(tables)
+    filled = [segment for segment in segments if segment.rows]
+    found = [described_roots(files, segment) for segment in filled]
+    logs = (one for one, roots in zip(filled, found, strict=True) if roots is None)
+    return pa.concat_tables([own_roots(logs), *(roots for roots in found if roots is not None)])
 
 
-def own_roots(segment: Segment) -> pa.Table:
-    """Return the root that a log file is, as a table; errors as ``own_root``."""
-    own = own_root(segment)
-    return pa.table({name: [getattr(own, name)] for name in SCHEMA.names}, schema=SCHEMA)
+def own_roots(logs: Iterable[Segment]) -> pa.Table:
+    """Return the roots that log files are, as a table; errors as ``own_root``."""
+    roots = [own_root(segment) for segment in logs]
+    columns = [[getattr(root, name) for root in roots] for name in SCHEMA.names]
+    return pa.table(columns, schema=SCHEMA)
 
 
 def described_roots(files: DataFiles, segment: Segment) -> pa.Table | None:
@@ -286,9 +285,9 @@ class GroupReader:
     """Reads file groups of a table; ``checked`` compares bytes with their checksums.
 
     ``views`` has tails of files that were read before, ``fates`` those of rows, which are computed
-    once a process (``data.keyed.settled_rows``). Threads may read small runs
-    ``beside`` each other. Files are opened for each use, unless the reader
-    is one of ``opened``.
+    once a process (``data.keyed.settled_rows``). Threads read small runs ``beside`` each other
+    where a read is a round trip: on a disk they would wait for Python's lock, and take half as long
+    again as one thread. Files are opened for each use, unless the reader is one of ``opened``.
     """
 
     files: DataFiles
@@ -313,7 +312,7 @@ class GroupReader:
         with ExitStack() as until:
             checked = SegmentFiles(self.files, segments, views=self.views)
             files = checked if self.checked else self.files
-            beside = is_remote(self.files) or isinstance(self.files, LocalFiles)
+            beside = is_remote(self.files)
             yield replace(self, files=OpenedOnce(files, until), checked=False, beside=beside)
 
     def roots(self, segments: Iterable[Segment]) -> pa.Table:

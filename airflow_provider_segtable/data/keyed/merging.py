@@ -22,7 +22,8 @@ Merging sorted runs (log files, a base file, or both), in bounded memory:
    in the rows at hand. A window ends before the least of these keys, so no run has further rows of
    the window's keys. A run is read on when less than half of a batch is left: else every batch of
    every run would end a window. If all runs have ended, as those of small files do at once, all
-   rows at hand are one window. The first batches of many runs are read by several threads.
+   rows at hand are one window. The first batches of many runs are read by several threads where a
+   read is a round trip.
 8. The rows of a window are merged in memory. If one run alone contributes to a window, the result
    is that run's rows, untouched.
 9. Memory holds up to one and a half batches of every run and one window, however large the runs

@@ -588,6 +588,7 @@ class OpenedOnce:
 
     def __init__(self, files: DataFiles, until: ExitStack) -> None:
         """Open files of ``files``, and close them with ``until``."""
+        self.remote = is_remote(files)
         self._files = files
         self._until = until
         self._open: dict[str, Source] = {}

@@ -11,7 +11,8 @@ Reading rows:
 4. Row groups in which no row can match a condition are not read (rules 9 to 11).
 5. Memory holds the bytes of one stretch of row groups, however large the file is. From an object
    store the column chunks of a stretch are loaded together: neighbours by one request, the others
-   in parallel. A file of up to ``WHOLE`` bytes is one request.
+   in parallel. A file of up to ``WHOLE`` bytes is one request. On a disk a file of up to
+   ``SMALL_FILE`` bytes is one read, unless a condition may leave out its rows.
 6. A plan opens the file and chooses row groups and columns in the same way, and reads none.
 7. Row groups of a few rows or bytes are decoded in the calling thread: handing them to other
    threads costs more than it saves.
@@ -84,7 +85,7 @@ from airflow_provider_segtable.data.parquet.page_reader import (
     Pin,
     paged_file,
 )
-from airflow_provider_segtable.data.parquet.source_file import SourceFile
+from airflow_provider_segtable.data.parquet.source_file import SourceFile, seekable
 from airflow_provider_segtable.data.parquet.table_file import (
     TableFile,
     column_ranges,
@@ -240,6 +241,12 @@ less time than the round trip. Blocks of checksums, too, would make up much of s
 
 SMALL = 256 << 10
 """The most bytes of row groups that the calling thread decodes alone."""
+
+SMALL_FILE = 64 << 10
+"""The most bytes of a local file that is loaded whole if no condition may leave out its rows.
+
+Parquet's reader then calls no Python code for each column, which takes longer than the other bytes.
+"""
 
 
 _Numbered = tuple[int, pa.RecordBatch, bool]
@@ -519,7 +526,7 @@ class SegmentRead:
     ) -> Iterator[tuple[pq.ParquetFile | TableFile, GroupChoice, Source]]:
         with (
             self._accessed(planned=planned) as source,
-            self._parquet(source) as (parquet, choice),
+            self._parquet(source, planned=planned) as (parquet, choice),
         ):
             yield parquet, choice, source
 
@@ -546,15 +553,17 @@ class SegmentRead:
             raise CorruptTable(f"{segment.path} of segment {segment.id}: {error}") from error
 
     @contextmanager
-    def _parquet(self, source: Source) -> Iterator[tuple[pq.ParquetFile | TableFile, GroupChoice]]:
-        """Open a file as Parquet, and choose its row groups."""
+    def _parquet(
+        self, source: Source, *, planned: bool = False
+    ) -> Iterator[tuple[pq.ParquetFile | TableFile, GroupChoice]]:
+        """Open a file as Parquet, and choose its row groups; a plan reads none of its rows."""
         words = [*self.words, *([ROOT] if ROOT in self._read else [])]  # pyarrow: columns it reads
         known = source.metadata if isinstance(source, CheckedSource | AdoptedSource) else None
         schema = self.schema
-        with opened(
-            SourceFile(source), schema, words=words, metadata=known, ahead=False
-        ) as parquet:
-            file = SourceFile(source)
+        file = SourceFile(source)
+        some = planned or self.where is not None or file.loads
+        given = file if some else seekable(source, SMALL_FILE)
+        with opened(given, schema, words=words, metadata=known, ahead=False) as parquet:
             yield parquet, chosen_groups(parquet, file, self.where, schema, self._filter)
 
     @property

@@ -29,6 +29,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.schema import HIDDEN, Schema
 from airflow_provider_segtable.core.tables.field_ids import field_ids, nested_ids
 from airflow_provider_segtable.core.tables.table_kind import TableKind
@@ -224,18 +225,61 @@ def opened(
     """
     parquet = parquet_file(source, metadata=metadata, ahead=ahead)
     metadata = parquet.metadata
-    stored = metadata.schema.to_arrow_schema()
-    names = file_names(stored, target)
+    fit = _FITS.of(metadata.schema.to_arrow_schema().remove_metadata(), target)
+    names = fit.names
     have = [name for word in words if (name := names.get(word, word)) in _paths(metadata)]
     if have:
         parquet = parquet_file(source, metadata=metadata, words=have, ahead=ahead)
-    shown = [field.name for field in stored if not field.name.startswith(HIDDEN)]
-    extra = set(shown) - {name for name in names.values() if name is not None}
-    identified = any(ID in (field.metadata or {}) for field in target)
-    same = all(name == given for name, given in names.items())
-    if not identified or (same and not extra):
-        return parquet
-    return TableFile(parquet, names, target)
+    return parquet if fit.same else TableFile(parquet, names, target)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """How a file's columns are those of a target schema.
+
+    Attributes:
+        stored: the file's columns.
+        target: the target schema.
+        names: the name of each target column in the file.
+        same: whether the file is read as it is.
+    """
+
+    stored: pa.Schema
+    target: pa.Schema
+    names: Mapping[str, str | None]
+    same: bool
+
+    @staticmethod
+    def of(stored: pa.Schema, target: pa.Schema) -> "_Fit":
+        """Compare a file's columns with a target schema."""
+        names = file_names(stored, target)
+        shown = [field.name for field in stored if not field.name.startswith(HIDDEN)]
+        extra = set(shown) - {name for name in names.values() if name is not None}
+        identified = any(ID in (field.metadata or {}) for field in target)
+        same = not extra and all(name == given for name, given in names.items())
+        return _Fit(stored, target, names, same or not identified)
+
+
+@dataclass(slots=True)
+class _KnownFits:
+    """The comparisons that were made last: files of one table mostly have the same columns.
+
+    A target schema is known by its identity: it stays the same object for all files of a table.
+    """
+
+    fits: tuple[_Fit, ...] = ()
+
+    def of(self, stored: pa.Schema, target: pa.Schema) -> _Fit:
+        """Return the comparison of a file's columns with a target schema."""
+        for fit in self.fits:
+            if fit.target is target and fit.stored.equals(stored, check_metadata=True):
+                return fit
+        found = _Fit.of(stored, target)
+        self.fits = (found, *self.fits[: _KNOWN - 1])
+        return found
+
+
+_FITS = _KnownFits()
 
 
 def _paths(metadata: pq.FileMetaData) -> set[str]:

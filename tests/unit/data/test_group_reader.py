@@ -1,10 +1,13 @@
 """The files of a file group: opened once, and read in shares of the rows that are held."""
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import get_ident
 
+import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.core.errors import ChecksumMismatch
@@ -12,7 +15,9 @@ from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.keyed.file_groups import MergedRead, file_groups
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
-from airflow_provider_segtable.data.open_files import open_files
+from airflow_provider_segtable.data.keyed.merging import LEAST_RUNS
+from airflow_provider_segtable.data.open_files import ArrowSource, open_files
+from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.ports.files import DataFiles, Sink, Source
 from tests.property.test_keyed_tables import GONE, batch, keyed_table
@@ -73,6 +78,101 @@ def test_each_file_is_opened_once(table: Table) -> None:
     assert sorted(openings.opened) == sorted(segment.path for segment in group.segments)
 
 
+def test_small_runs_of_a_disk_are_read_by_one_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads would wait for Python's lock; of an object store they share the round trips."""
+    made = keyed_table(
+        str(tmp_path), PrimaryKey(key=("key",), buckets=1, ordering="seq"), Granularity.ALL
+    )
+    for seq in range(2 * LEAST_RUNS):
+        upserted(made, seq, seq + 100, seq)
+    state, threads = made.ports.log.load(), list[int]()
+    (group,) = file_groups(state.timeline.lookup(None), None)
+    batches = SegmentRead.batches
+
+    def noted(self: SegmentRead) -> Iterator[pa.RecordBatch]:
+        threads.append(get_ident())
+        return batches(self)
+
+    monkeypatch.setattr(SegmentRead, "batches", noted)
+    monkeypatch.setattr(SegmentRead, "matching", noted)
+    rules = state.table.kind.rules
+    assert rules is not None
+    read = MergedRead(rules=rules, columns=("key", "seq"))
+    near, far = made.ports.files, Far(made.ports.files)
+    found = [
+        pa.concat_tables(read.rows(GroupReader(files, state.table), group)) for files in (near, far)
+    ]
+    assert found[0] == found[1]
+    assert found[0].column("seq").to_pylist() == [min(n, 2 * LEAST_RUNS - 1) for n in range(115)]
+    assert {*threads[: len(threads) // 2]} == {get_ident()}
+    assert get_ident() not in threads[len(threads) // 2 :]
+
+
+def test_columns_of_a_store_are_loaded_together(tmp_path: Path) -> None:
+    """Of a file that is kept open, its tail is one request, all columns of a stretch another."""
+    made = keyed_table(
+        str(tmp_path), PrimaryKey(key=("key",), buckets=1, ordering="seq"), Granularity.ALL
+    )
+    for seq in range(2):
+        rows = [{"key": n, "seq": n ^ 99, "text": hex(hash(n / 7)), GONE: n == seq} for n in MANY]
+        made.upsert(batch(rows), deleted=GONE)
+    state, far = made.ports.log.load(), Far(made.ports.files)
+    (group,) = file_groups(state.timeline.lookup(None), None)
+    with GroupReader(far, state.table).opened(group.segments) as opened:
+        runs = opened.runs(group.segments)
+        assert sum(rows.num_rows for run in runs for rows in run) == 2 * len(MANY)
+    assert [*Counter(far.requests).values()] == [2, 2]
+
+
+MANY = range(20_000)
+"""Keys of a file whose columns lie in several blocks."""
+
+
+class Far:
+    """Files of a disk as those of an object store, which note each request by its file."""
+
+    remote = True
+
+    def __init__(self, files: DataFiles) -> None:
+        """Read ``files``."""
+        self.files, self.requests = files, list[str]()
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[Source]:
+        """Open a file for reading."""
+        with self.files.open(path) as source:
+            yield ArrowSource(path, Asked(source, self.requests), source.size)
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[Sink]:
+        """Start a new file."""
+        with self.files.create(path) as sink:
+            yield sink
+
+    def delete(self, path: str) -> None:
+        """Delete a file."""
+        self.files.delete(path)
+
+
+class Asked:
+    """An open file as Arrow's, which notes each request."""
+
+    def __init__(self, source: Source, requests: list[str]) -> None:
+        """Read ``source``."""
+        self.source, self.requests = source, requests
+
+    def size(self) -> int:
+        """Return its bytes."""
+        return self.source.size
+
+    def read_at(self, nbytes: int, offset: int) -> bytes:
+        """Return bytes."""
+        self.requests.append(self.source.path)
+        return self.source.read_at(offset, nbytes)
+
+
 def test_settled_files_are_read_as_they_are(tmp_path: Path) -> None:
     """Of a bucket with one run, tombstones are left out, and no column is read for a merge."""
     kind = PrimaryKey(key=("key",), buckets=1, ordering="seq")
@@ -125,4 +225,4 @@ def test_runs_share_the_rows_that_are_held(table: Table, monkeypatch: pytest.Mon
     state = table.ports.log.load()
     (group,) = file_groups(state.timeline.lookup(None), None)
     runs = GroupReader(open_files(table.ports.uri, {}), state.table).runs(group.segments)
-    assert sorted(next(run).num_rows for run in runs) == [500, 1000, 1000]
+    assert sorted(next(iter(run)).num_rows for run in runs) == [500, 1000, 1000]

@@ -1,6 +1,7 @@
 """Which threads read a data file."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from threading import get_ident
 
@@ -9,8 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import airflow_provider_segtable
+from airflow_provider_segtable.core.errors import ChecksumMismatch
+from airflow_provider_segtable.core.predicate import Compare, Compares
+from airflow_provider_segtable.data.conditions import by_predicate
 from airflow_provider_segtable.data.local_files import LocalFiles
-from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
+from airflow_provider_segtable.data.parquet.segment_scan import SMALL, SMALL_FILE, SegmentRead
 from airflow_provider_segtable.data.parquet.source_file import SourceFile, parquet_file
 from tests.unit.data.making import plain, written
 
@@ -46,11 +50,40 @@ def test_a_small_segment_is_read_by_the_thread_that_asks(
     tmp_path: Path, readers: list[int]
 ) -> None:
     """The same holds for the rows of a segment, which are decoded by one thread."""
+    files, rows = LocalFiles(tmp_path), plain(12_000)
+    (segment,) = written(files, [rows])
+    assert SMALL_FILE < segment.size < SMALL
+    read = SegmentRead(files, segment, schema=rows.schema, time_column="at")
+    assert pa.Table.from_batches(read.batches()) == rows
+    assert {*readers} == {get_ident()}
+
+
+def test_a_smaller_segment_is_loaded_whole(tmp_path: Path, readers: list[int]) -> None:
+    """Parquet's reader asks Python for no bytes, unless few may be needed, or none of the rows."""
     files, rows = LocalFiles(tmp_path), plain(1000)
     (segment,) = written(files, [rows])
     read = SegmentRead(files, segment, schema=rows.schema, time_column="at")
-    assert sum(batch.num_rows for batch in read.batches()) == 1000
+    assert pa.Table.from_batches(read.batches()) == rows
+    assert read.plan().groups[0].rows == 1000
+    assert not readers
+    late = by_predicate(Compare("number", Compares.MORE, 0), "at")
+    assert pa.Table.from_batches(replace(read, where=late).batches()) == rows
     assert {*readers} == {get_ident()}
+
+
+def test_a_damaged_segment_that_is_loaded_whole_is_found(tmp_path: Path) -> None:
+    """Each byte of it is compared with its checksum."""
+    files, rows = LocalFiles(tmp_path), plain(1000)
+    (segment,) = written(files, [rows])
+    read = SegmentRead(files, segment, schema=rows.schema, time_column="at")
+    path = tmp_path / segment.path
+    whole = path.read_bytes()
+    assert segment.footer is not None
+    for at in (4, segment.footer.start // 2, segment.footer.start - 1):
+        path.chmod(0o644)
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(ChecksumMismatch):
+            pa.Table.from_batches(read.batches())
 
 
 def test_who_opens_parquet_decides_about_reading_ahead() -> None:
