@@ -327,11 +327,11 @@ def _options(first: pa.Table, page_rows: int | None) -> Mapping[str, Any]:
 def _identified(schema: pa.Schema, definition: bytes) -> tuple[pa.Schema, int]:
     """Return the schema of a file, with ids, and its number among the table's schemas."""
     bare = schema.remove_metadata()  # it describes the rows' source, not this file
-    return _with_ids(bare.serialize().to_pybytes(), definition) if definition else (bare, 0)
+    return written_schema(bare.serialize().to_pybytes(), definition) if definition else (bare, 0)
 
 
 @lru_cache(maxsize=_KNOWN)
-def _with_ids(schema: bytes, definition: bytes) -> tuple[pa.Schema, int]:
+def written_schema(schema: bytes, definition: bytes) -> tuple[pa.Schema, int]:
     """Return a schema with the ids of a table's columns, and the number of the table's schema.
 
     As bytes, schemas are equal if the metadata of their fields are, too.

@@ -12,6 +12,7 @@ import pytest
 from airflow_provider_segtable.core.tables.evolution import RenameColumn
 from airflow_provider_segtable.core.tables.field_ids import NESTED_IDS, nested_ids
 from airflow_provider_segtable.data.arrow_schema import from_arrow, inner_fields
+from airflow_provider_segtable.data.jobs import segment_writer
 from airflow_provider_segtable.data.parquet import table_file
 from airflow_provider_segtable.data.parquet.source_file import SourceFile
 from airflow_provider_segtable.data.parquet.table_file import (
@@ -121,13 +122,20 @@ def ids_of_columns_alone() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table_file, "identified", only_its_own)
-        table_file.stored_columns.cache_clear()
-        table_file.files_columns.cache_clear()
-        table_file.incoming_columns.cache_clear()
+        _forget_schemas()
         yield
-    table_file.stored_columns.cache_clear()
-    table_file.files_columns.cache_clear()
-    table_file.incoming_columns.cache_clear()
+    _forget_schemas()
+
+
+def _forget_schemas() -> None:
+    """Have schemas with ids made anew."""
+    for made in (
+        table_file.stored_columns,
+        table_file.files_columns,
+        table_file.incoming_columns,
+        segment_writer.written_schema,
+    ):
+        made.cache_clear()
 
 
 def test_more_fields_than_there_are_ids_get_none() -> None:
