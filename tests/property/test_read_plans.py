@@ -5,9 +5,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
+
 from airflow_provider_segtable.core.reads.selection import PrunedBy
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.time import DAY_US, HOUR_US, Interval
+from airflow_provider_segtable.data.parquet import segment_scan
 from airflow_provider_segtable.table.scan import Scan
 from tests.property.test_keyed_tables import FIRST_US, GONE, KEYS, batch, keyed_table
 from tests.property.test_reads import (
@@ -29,6 +32,12 @@ NOT_HERE = {PrunedBy.ROOTS, PrunedBy.BASE_ONLY, PrunedBy.BUCKETS, PrunedBy.FATES
 """Steps that only reads of roots, and of primary-key tables, have."""
 INDEXES = {PrunedBy.COLUMN_STATS, PrunedBy.BLOOM_FILTER}
 """Steps by indexes, which ``test_index_reads.py`` has."""
+
+
+@pytest.fixture(autouse=True)
+def large_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the files stand for large ones: small ones of a disk are loaded whole."""
+    monkeypatch.setattr(segment_scan, "SMALL_FILE", 0)
 
 
 def check(scan: Scan, files: WatchedFiles, case: str) -> set[PrunedBy]:
