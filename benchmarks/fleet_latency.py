@@ -10,7 +10,6 @@
    planner's task begins and ends, the compaction's task begins, its plan begins and is completed.
    Reported are medians and the 95th percentile of the seconds since the commit, and the median
    from one step to the next.
-
 4. Python keeps its bytecode, as after an installation: else each task compiles what it imports.
 
 Goal: the plan is completed within 6 s, at the median.

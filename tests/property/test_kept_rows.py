@@ -24,7 +24,7 @@ from airflow_provider_segtable.data.keyed.log_files import LogWriter, Records
 from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.data.parquet.descriptor import encode_definition
 from tests.property.test_index_views import BLOOM, KINDS, SCHEMA, STATS, TABLE, drawn_rows
-from tests.support.in_memory import defined_by
+from tests.support.in_memory import keyed_by
 from tests.unit.data.making import VERSION, segment_id
 
 SEEDS = 10
@@ -83,18 +83,8 @@ def test_entries_about_files_are_the_same(index: IndexDefinition) -> None:
 def keyed(key: tuple[str, ...], ordering: str) -> TableDefinition:
     """Return a primary-key table with columns of all types."""
     nullable = (field.with_nullable(field.name not in key) for field in SCHEMA)
-    plain = defined_by(pa.schema(list(nullable)), Granularity.MONTH)
     wanted = PrimaryKey(key=key, buckets=2, ordering=ordering)
-    kind, schema = wanted.bound(plain.schema, time_column="at", granularity=Granularity.MONTH)
-    return TableDefinition(
-        table_id="t",
-        name="t",
-        schema=schema,
-        time_column="at",
-        granularity=Granularity.MONTH,
-        properties=kind.properties,
-        kind=kind,
-    )
+    return keyed_by(pa.schema(list(nullable)), Granularity.MONTH, wanted)
 
 
 @pytest.mark.parametrize("key", KEYS)

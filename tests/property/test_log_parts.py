@@ -27,7 +27,7 @@ from airflow_provider_segtable.data.keyed.keyed_rows import buckets_of, log_rows
 from airflow_provider_segtable.data.keyed.log_files import LogWriter, Records
 from airflow_provider_segtable.data.open_files import MemoryFiles
 from tests.support.clock import START
-from tests.support.in_memory import defined_by
+from tests.support.in_memory import keyed_by
 
 SEEDS = 10
 DAYS = 12
@@ -50,17 +50,7 @@ SCHEMA = pa.schema(
 def table_of(key: tuple[str, ...], ordering: str, merge: MergeEngine) -> TableDefinition:
     """Return a primary-key table."""
     wanted = PrimaryKey(key=key, buckets=2, ordering=ordering, merge=merge)
-    plain = defined_by(SCHEMA, Granularity.DAY)
-    kind, schema = wanted.bound(plain.schema, time_column="at", granularity=Granularity.DAY)
-    return TableDefinition(
-        table_id="t",
-        name="t",
-        schema=schema,
-        time_column="at",
-        granularity=Granularity.DAY,
-        properties=kind.properties,
-        kind=kind,
-    )
+    return keyed_by(SCHEMA, Granularity.DAY, wanted)
 
 
 def drawn_rows(draw: Random, most: int) -> pa.Table:

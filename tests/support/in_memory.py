@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.tables.definition import TableDefinition
+from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.time import Granularity
 from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.data.open_files import MemoryFiles
@@ -72,3 +73,10 @@ def defined_by(
         granularity=granularity,
         properties=properties or {},
     )
+
+
+def keyed_by(schema: pa.Schema, granularity: Granularity, wanted: PrimaryKey) -> TableDefinition:
+    """Return the definition of table ``t`` with the event time ``at`` and a primary key."""
+    plain = defined_by(schema, granularity)
+    kind, bound = wanted.bound(plain.schema, time_column="at", granularity=granularity)
+    return replace(plain, schema=bound, properties=kind.properties, kind=kind)
