@@ -12,9 +12,14 @@ Dictionaries:
 6. Numbers and times have one if they repeat, by a sample of the first row group. A dictionary of
    values that hardly repeat makes a file larger, takes as long to try as all else, and a reader
    keeps it in memory while it reads the row group.
+
+Compression:
+
+7. Zstandard, at its quickest level; none for numbers that neither repeat nor shrink
+   (``column_codecs``).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field, replace
 from functools import lru_cache, partial
@@ -33,6 +38,12 @@ from airflow_provider_segtable.core.segment import ROW, Roots, Segment, SegmentI
 from airflow_provider_segtable.core.tables.field_ids import field_ids
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS
 from airflow_provider_segtable.core.time import Instant, iso
+from airflow_provider_segtable.data.jobs.column_codecs import (
+    CODEC,
+    LEVEL,
+    codec_options,
+    incompressible,
+)
 from airflow_provider_segtable.data.open_files import SinkFile
 from airflow_provider_segtable.data.parquet.descriptor import (
     KEY,
@@ -61,27 +72,39 @@ _KNOWN = 64
 """Definitions that are kept: each file has one, and a table has few."""
 
 
-def dictionary_columns(rows: pa.Table) -> list[str] | bool:
-    """Return the columns, by path, of which a dictionary is written; True for all.
+def unlike_numbers(rows: pa.Table) -> frozenset[str]:
+    """Return the columns of numbers and times that hardly repeat, by a sample; none of few rows.
 
     Args:
         rows: the first row group.
     """
     if rows.num_rows <= FEW:
+        return frozenset()
+    places = pa.array(np.arange(0, rows.num_rows, rows.num_rows // _SAMPLE))
+    return frozenset(
+        field.name
+        for number, field in enumerate(rows.schema)
+        if is_number(field.type) and not _repeats(rows.column(number).take(places))
+    )
+
+
+def dictionary_columns(rows: pa.Table, unlike: Collection[str]) -> list[str] | bool:
+    """Return the columns, by path, of which a dictionary is written; True for all.
+
+    Args:
+        rows: the first row group.
+        unlike: its ``unlike_numbers``.
+    """
+    if rows.num_rows <= FEW:
         nested = any(pa.types.is_nested(field.type) for field in rows.schema)
         if nested or rows.num_rows > VERY_FEW:
             return True
-        return [field.name for field in rows.schema if not _is_plain(field.type)]
-    places = pa.array(np.arange(0, rows.num_rows, rows.num_rows // _SAMPLE))
-    unlike = {
-        field.name
-        for number, field in enumerate(rows.schema)
-        if _is_plain(field.type) and not _repeats(rows.column(number).take(places))
-    }
-    return [path for path in _paths(rows.schema) if path not in unlike]
+        return [field.name for field in rows.schema if not is_number(field.type)]
+    return [path for path in paths(rows.schema) if path not in unlike]
 
 
-def _is_plain(kind: pa.DataType) -> bool:
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether values are numbers or times of a fixed width."""
     is_ = pa.types
     return bool(is_.is_integer(kind) or is_.is_floating(kind) or is_.is_temporal(kind))
 
@@ -90,8 +113,8 @@ def _repeats(sample: pa.ChunkedArray) -> bool:
     return 2 * len(pc.unique(sample)) <= len(sample)
 
 
-def _paths(schema: pa.Schema) -> list[str]:
-    """Return the paths of a file's columns."""
+def paths(schema: pa.Schema) -> list[str]:
+    """Return the paths of a file's columns: those of nested ones are of their leaves."""
     if not any(pa.types.is_nested(field.type) for field in schema):
         return list(schema.names)
     stream = pa.BufferOutputStream()
@@ -104,8 +127,8 @@ GROUP_ROWS = 1_000_000
 GROUP_BYTES = 128 << 20
 PARQUET: dict[str, Any] = {
     "version": "2.6",
-    "compression": "zstd",
-    "compression_level": 1,
+    "compression": CODEC,
+    "compression_level": LEVEL,
     "write_statistics": True,
     "write_page_index": True,
     "write_page_checksum": True,
@@ -321,7 +344,10 @@ def _options(first: pa.Table, page_rows: int | None) -> Mapping[str, Any]:
     """Return how to write a file, by its first row group and the rows of a page."""
     pages = {"max_rows_per_page": page_rows} if page_rows and _CUTS_BY_ROWS else {}
     types = {"store_schema": not _arrow_schema(first.schema)}
-    return {**PARQUET, **pages, **types, "use_dictionary": dictionary_columns(first)}
+    unlike = unlike_numbers(first)
+    codecs = codec_options(incompressible(first, unlike), partial(paths, first.schema))
+    words = dictionary_columns(first, unlike)
+    return {**PARQUET, **codecs, **pages, **types, "use_dictionary": words}
 
 
 def _identified(schema: pa.Schema, definition: bytes) -> tuple[pa.Schema, int]:

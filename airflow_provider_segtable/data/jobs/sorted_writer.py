@@ -9,7 +9,8 @@
 4. When a small sample is measured, dictionary bytes are spread over a full row group.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -17,10 +18,13 @@ import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.data.arrow_schema import of_any_length
+from airflow_provider_segtable.data.jobs.column_codecs import codec_options, incompressible
 from airflow_provider_segtable.data.jobs.segment_writer import (
     ENCODINGS,
     GROUP_BYTES,
     PARQUET,
+    is_number,
+    paths,
     plain_schema,
 )
 from airflow_provider_segtable.data.sort_keys import Keying, is_sorted, plain, stable_order
@@ -30,11 +34,12 @@ SORTED_ROWS = 262_144
 
 
 def writer(
-    sink: object, schema: pa.Schema, keying: Keying, coded: Iterable[str]
+    sink: object, schema: pa.Schema, keying: Keying, coded: Collection[str], first: pa.Table
 ) -> pq.ParquetWriter:
     """Return a writer of rows in ``schema``, which may have dictionaries.
 
     Only columns in ``coded`` are written with dictionaries: trying them costs as much as all else.
+    ``first`` is the first row group, which decides what is compressed.
     """
     sorting = None
     if not keying.grids:
@@ -43,7 +48,10 @@ def writer(
             [(name, "ascending") for name in keying.columns],
             null_placement="at_start",
         )
-    options = {**PARQUET, "use_dictionary": sorted(coded), **_encodings(schema)}
+    other = [field.name for field in schema if is_number(field.type) and field.name not in coded]
+    other = [name for name in other if name not in ENCODINGS]
+    codecs = codec_options(incompressible(first, other), partial(paths, schema))
+    options = {**PARQUET, **codecs, "use_dictionary": sorted(coded), **_encodings(schema)}
     return pq.ParquetWriter(sink, schema, store_schema=False, sorting_columns=sorting, **options)
 
 

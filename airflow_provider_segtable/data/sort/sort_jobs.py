@@ -24,6 +24,7 @@ Source of the estimate: distinct sampling, Gibbons, "Distinct sampling for highl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
+from itertools import chain
 from typing import Protocol
 from zlib import crc32
 
@@ -418,16 +419,18 @@ def _from_blocks(
 
 def _write(job: GatherJob, files: DataFiles, output: Output, parts: Iterator[pa.Table]) -> Segment:
     task, path = job.task, segment_path(output.id, job.attempt)
-    schema = task.shape.worded
-    seen = _Written()
+    schema, groups = task.shape.worded, _groups(task, parts)
+    first, seen = next(groups, None), _Written()
+    if first is None:
+        return emptied(output.id, job.created, _placement(job, output))
     with files.create(path) as plain:
         sink = ChecksumSink(plain)
-        with writer(SinkFile(sink), schema, task.keying, task.shape.coded) as parquet:
-            for group in _groups(task, parts):
+        with writer(SinkFile(sink), schema, task.keying, task.shape.coded, first) as parquet:
+            every = chain(iter([first]), groups)
+            del first  # one row group at a time is in memory
+            for group in every:
                 parquet.write_table(of_used_words(group), row_group_size=max(1, group.num_rows))
                 seen.add(group, task)
-            if not seen.rows:
-                return emptied(output.id, job.created, _placement(job, output))
             seen.check(output)
             segment = _described(job, output, seen)
             entry = arrow_schema_entry(plain_schema(schema))

@@ -14,6 +14,7 @@ from airflow_provider_segtable.data.jobs.segment_writer import (
     FEW,
     VERY_FEW,
     dictionary_columns,
+    unlike_numbers,
     write_segment,
 )
 from airflow_provider_segtable.data.open_files import MemoryFiles
@@ -52,16 +53,22 @@ def written(files: MemoryFiles, given: pa.Table | Iterator[pa.RecordBatch], most
     )
 
 
+def words(given: pa.Table) -> list[str] | bool:
+    """Return the columns with a dictionary."""
+    return dictionary_columns(given, unlike_numbers(given))
+
+
 def test_dictionaries_of_values_that_repeat() -> None:
     """Text and nested columns have dictionaries, and numbers that repeat.
 
     Of few rows all columns have, and of very few no numbers.
     """
-    assert dictionary_columns(rows()) == ["kind", "text", "nested.n"]
-    assert dictionary_columns(rows().drop_columns("nested")) == ["kind", "text"]
-    assert dictionary_columns(rows(FEW)) is True
-    assert dictionary_columns(rows(VERY_FEW).drop_columns("nested")) == ["text"]
-    assert dictionary_columns(rows(VERY_FEW)) is True  # the paths of its columns cost more
+    assert unlike_numbers(rows()) == {"at", "unlike"}
+    assert words(rows()) == ["kind", "text", "nested.n"]
+    assert words(rows().drop_columns("nested")) == ["kind", "text"]
+    assert words(rows(FEW)) is True
+    assert words(rows(VERY_FEW).drop_columns("nested")) == ["text"]
+    assert words(rows(VERY_FEW)) is True  # the paths of its columns cost more
     files = MemoryFiles()
     segment = written(files, rows(), ROWS)
     group = pq.read_metadata(pa.BufferReader(get(files, segment.path))).row_group(0)
