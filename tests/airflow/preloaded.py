@@ -1,7 +1,8 @@
 """Modules that the stack's scheduler imports once, for all tasks.
 
-LocalExecutor forks a worker for each task, and the DAG processor a process for each file. What their
-parents have imported, they need not import. Tasks of the fleet's trial, of the demo and of users import for themselves.
+LocalExecutor forks a worker for each task, and the DAG processor a process for each file. They
+need not import what their parents have imported. Tasks of the demo and of ``make fleet`` begin
+without it, as users' tasks do.
 """
 
 from pathlib import Path
