@@ -259,19 +259,20 @@ def footers(root: Path, rounds: int, files: int) -> Measured:
 
 
 BLOCK = 100
+"""How many appends a way makes in its turn; fewer with ``--quick``."""
 
 
-def block(table: Table, first: int) -> Cost:
+def block(table: Table, numbers: range) -> Cost:
     """Return the median append of a block, and the processor time of an append."""
     took, spent = [], time.process_time()
-    for n in range(first, first + BLOCK):
+    for n in numbers:
         took.append(timed(lambda n=n: table.append(some_rows(n)))[1][0])
     table.ports.finish()
-    return statistics.median(took), 1000 * (time.process_time() - spent) / BLOCK
+    return statistics.median(took), 1000 * (time.process_time() - spent) / len(numbers)
 
 
-def appends(root: Path, rounds: int) -> Measured:
-    """Measure appends with and without publishing, in turns."""
+def appends(root: Path, rounds: int, each: int) -> Measured:
+    """Measure appends with and without publishing, so many at a time, in turns."""
     on = {name: {f"publish.{name}": "on"} for name in FORMATS}
     on["all"] = {key: value for each in on.values() for key, value in each.items()}
     at_once = {f"{n}, in the call": {**o, "publish.lag_seconds": "0"} for n, o in on.items()}
@@ -280,7 +281,7 @@ def appends(root: Path, rounds: int) -> Measured:
     took: dict[str, list[Cost]] = {way: [] for way in ways}
     for turn in range(rounds):
         for way, table in tables.items():
-            took[way].append(block(table, turn * BLOCK))
+            took[way].append(block(table, range(turn * each, (turn + 1) * each)))
     return {
         way: {"append": median(some), "ratio": median([*map(ratios, some, took["without"])])}
         for way, some in took.items()
@@ -345,7 +346,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "versions": lambda: versions(root, rounds, sizes),
             "difference": lambda: difference(3, sizes),
             "footers": lambda: footers(root, 3, 10 if given.quick else 1000),
-            "appends": lambda: appends(root, 1 if given.quick else 5),
+            "appends": lambda: appends(root, *((1, 20) if given.quick else (5, BLOCK))),
         }
         found = {name: act() for name, act in acts.items() if given.only in (None, name)}
     for part, measured in found.items():

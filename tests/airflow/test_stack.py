@@ -34,6 +34,7 @@ from .conftest import CONNECTION, Flights, make_flights
 from .daily_load import DAG_FILE, DAG_ID, DailyLoad
 from .held_file import HeldFile
 from .page_client import confirmed
+from .preloaded import preload
 from .stack_dags import (
     DAGS,
     FOLLOW,
@@ -87,7 +88,8 @@ def stack(flights: Flights, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     extra = {"zookeeper": flights.zookeeper, "spark_master": "local[1]"}
     connection = {"conn_type": "segtable", "host": str(flights.root), "extra": extra}
     env = {CONNECTION: json.dumps(connection), **QUICK}
-    with AirflowStack(tmp_path_factory.mktemp("home"), dags, env, parallelism=8) as started:
+    home = preload(tmp_path_factory.mktemp("home"))
+    with AirflowStack(home, dags, env, parallelism=8) as started:
         watched = (NIGHTLY, FORGET, REPORT, FOLLOW, *index_dags.IDS, *log_dags.IDS)
         watched = (*watched, fleet_stack.PLANNER, fleet_stack.UPKEEP)
         watched = (*watched, fleet_ends.PLANNER, fleet_ends.REMOTE)
