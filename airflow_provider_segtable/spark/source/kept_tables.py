@@ -58,6 +58,7 @@ class KeptTables:
             with suppress(SegtableError):
                 found = look(kept)
                 if kept.log.openings == 1:
+                    self._drop_oldest()
                     return found
             self._close(key)
         new = self._opened(place)
@@ -78,6 +79,11 @@ class KeptTables:
     def _keep(self, key: Hashable, new: TableContext) -> None:
         with self._lock:
             self._kept[key] = new
+        self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        """Close tables until the others are few enough; what is known grows while they are read."""
+        with self._lock:
             while len(self._kept) > MOST or (len(self._kept) > 1 and self._held() > MOST_BYTES):
                 self._kept.popitem(last=False)
 

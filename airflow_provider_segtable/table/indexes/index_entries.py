@@ -44,7 +44,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_segtable.core.errors import CorruptTable, SegtableError, TableExists
+from airflow_provider_segtable.core.errors import (
+    CorruptTable,
+    LogExpired,
+    SegtableError,
+    TableExists,
+)
 from airflow_provider_segtable.core.indexes.index_kind import FILE, START
 from airflow_provider_segtable.core.indexes.index_state import (
     Feed,
@@ -188,11 +193,19 @@ def _inline_records(own: TableContext, feed: Feed, columns: Sequence[str]) -> Re
 
 
 def _forwarded_feeds(ports: TableContext, index: IndexState, after: int) -> Iterator[Feed]:
-    """Yield the feeds of events after a version that are already copied."""
+    """Yield the feeds of events after a version that are already copied.
+
+    Raises:
+        LogExpired: some of these events have expired.
+    """
     if after >= index.forwarded:
         return
-    events = takewhile(lambda each: each.n <= index.forwarded, ports.log.events(after + 1))
-    yield from _feeds_of(index, (feed for event in events for feed in event.feeds))
+    last = after
+    for event in takewhile(lambda each: each.n <= index.forwarded, ports.log.events(after + 1)):
+        last = event.n
+        yield from _feeds_of(index, event.feeds)
+    if last < index.forwarded:
+        raise LogExpired(f"{ports.uri}: event {last + 1} has expired: read the index's own table")
 
 
 def _feeds_of(index: IndexState, feeds: Iterable[Feed]) -> Iterator[Feed]:

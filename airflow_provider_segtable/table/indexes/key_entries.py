@@ -6,14 +6,16 @@
    not read. So the cost of a look-up is reading the files, and its own keys.
 3. A process that goes on writing keeps all entries in memory, if there is room (``known_of_keys``,
    ``data.indexes.known_entries``). Later ones are added from the feeds of events, so a look-up
-   reads nothing.
+   reads nothing. They are loaded anew if some of these events have expired, or if the log was read
+   anew: it may be another one then, as after a repair, with other events of the same numbers.
 4. Small files, as writers feed them, are kept in memory (``table.entry_cache``), because files
    never change. A writer reads each of them once, however many commits it makes.
 5. ``records_of`` reads the records themselves, in the places that some entries name, and so finds
    the entries that still hold. It reads the keys' columns in all files of these places.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 
 import numpy as np
@@ -21,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.dataclass import dataclass
+from airflow_provider_segtable.core.errors import LogExpired
 from airflow_provider_segtable.core.indexes.index_state import Feed, IndexState
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.predicate import (
@@ -227,7 +230,7 @@ def known_of_keys(
 
 def _known(ports: TableContext, state: State, index: IndexState) -> KnownEntries | None:
     """Return the entries of a version in memory; None if files are to be read."""
-    name = index.definition.id
+    name = memory_key(ports, index)
     held = ports.known.kept(name)
     if isinstance(held, KnownEntries):
         if held.n == state.n:
@@ -235,8 +238,9 @@ def _known(ports: TableContext, state: State, index: IndexState) -> KnownEntries
         if held.n > state.n:
             return None  # another thread has seen a newer version
         if state.n - held.n <= MOST_EVENTS:
-            layers = fed_layers(ports, index, held.n, held.schema.names)
-            return _kept(ports, name, held.after(state.n, layers))
+            with suppress(LogExpired):
+                layers = fed_layers(ports, index, held.n, held.schema.names)
+                return _kept(ports, name, held.after(state.n, layers))
     seen = held if isinstance(held, _NotLoaded) else _NotLoaded()
     if seen.too_large:
         return None
@@ -246,12 +250,17 @@ def _known(ports: TableContext, state: State, index: IndexState) -> KnownEntries
     return _loaded(ports, state, index)
 
 
+def memory_key(ports: TableContext, index: IndexState) -> Hashable:
+    """Return the key of an index's entries in memory: of one reading of the log."""
+    return index.definition.id, ports.log.openings
+
+
 def _loaded(ports: TableContext, state: State, index: IndexState) -> KnownEntries | None:
     own, kind = index_ports(ports, index.definition), index.definition.kind
     table = own.log.load()
     rows = sum(segment.rows for segment in table.timeline.visible_segments())
     if rows * LEAST_BYTES > ports.known.most:
-        ports.known.replace(index.definition.id, _NotLoaded(too_large=True), 0)
+        ports.known.replace(memory_key(ports, index), _NotLoaded(too_large=True), 0)
         return None
     empty = KnownEntries(
         n=state.n,
@@ -260,10 +269,10 @@ def _loaded(ports: TableContext, state: State, index: IndexState) -> KnownEntrie
         schema=to_arrow(table.table.schema),
     )
     found = empty.after(state.n, [layer_of(entries_in(ports, index))])
-    return _kept(ports, index.definition.id, found)
+    return _kept(ports, memory_key(ports, index), found)
 
 
-def _kept(ports: TableContext, name: str, known: KnownEntries) -> KnownEntries:
+def _kept(ports: TableContext, name: Hashable, known: KnownEntries) -> KnownEntries:
     """Keep entries in memory, if there is room; return them."""
     size = known.nbytes
     large = size > ports.known.most

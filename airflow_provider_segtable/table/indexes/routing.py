@@ -342,15 +342,21 @@ def holds(ports: TableContext, route: Route, state: State) -> bool:
         return False
     if any(lack.n > route.n for lack in index.lacks):
         return False
-    if route.read and any(_taken_back(ports, route.n)):
+    if route.read and any(_taken_back(ports, route.n, state.n)):
         return False
     return not among(route.keys, fed_entries(ports, index, route.n)).num_rows
 
 
-def _taken_back(ports: TableContext, after: int) -> Iterator[bool]:
-    """Yield a flag for each event after a version: it may have taken records back."""
+def _taken_back(ports: TableContext, after: int, until: int) -> Iterator[bool]:
+    """Yield a flag for each event after a version: it may have taken records back.
+
+    So may those that have expired.
+    """
+    last = after
     for event in ports.log.events(after + 1):
+        last = event.n
         yield isinstance(event.action, VersionRestored | TableRepaired)
+    yield last < until
 
 
 def discard(ports: TableContext, route: Route) -> None:

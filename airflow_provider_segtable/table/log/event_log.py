@@ -20,7 +20,8 @@
    with another one that was created in its place: that is ``TableGone``. A writer on a remote
    storage begins with ``for_writing``, which lists no markers: its commit lists them after its put.
    The last event that was read is cached, too. ``openings`` counts how often the log was read from
-   a checkpoint or its start: after the first time, its numbers may stand for other events.
+   a checkpoint or its start: after the first time, its numbers may stand for other events. So to
+   find whether the last event is there, ``load`` reads it, and nothing that is cached.
 8. ``TableDropped`` ends a log. A marker above it keeps this event as its content, so that the rest
    of the log can be deleted: each reader finds the marker (rule 4), and no author takes the
    number of a deleted event. A table that is created later begins at the marker's number.
@@ -40,6 +41,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import dropwhile, islice, takewhile
 from typing import TYPE_CHECKING
@@ -158,11 +160,13 @@ class EventLog:
             UnsupportedFormat: a newer segtable wrote to it.
             CorruptTable: the log has a hole or a damaged event.
         """
-        known = self._newest
+        known, self._shared = self._newest, ()
         if known is not None:
             with self._read_ahead(self._file_of(known), window=2) as ahead:
                 events = dropwhile(lambda each: each.n < known.n, self._whole(known.n, ahead))
-                last = next(events, None)
+                last = None
+                with suppress(CorruptTable):  # a checkpoint may stand for it, as on opening
+                    last = next(events, None)
                 if last is not None and last.time == known.time:
                     return self._refreshed(known, events)
         return self._present(self._load(), known)
@@ -234,6 +238,7 @@ class EventLog:
 
     def _load(self) -> State:
         self.openings += 1
+        self._event, self._file, self._shared = None, (None, ()), ()
         base, state = self._opened()
         start = base.n + 1 if base else 0
         for attempt in range(TRIES):

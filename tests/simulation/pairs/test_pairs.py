@@ -46,6 +46,8 @@ READS = {
     "state": "state",
 }
 """Methods of ``Table`` that write nothing."""
+PARTS = 8
+"""Parts of the long run: all 600 plays of a kind take more than a test may on a busy machine."""
 IDLE = ("repair", "publish", "unpublish")
 """Actions that have nothing to do on a table that is whole, or published, or was never."""
 
@@ -121,11 +123,12 @@ def test_an_action_is_held_where_requests_are_round_trips(kind: str, age: str, f
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_matrix(kind: str) -> None:
+def test_the_matrix(kind: str, part: int) -> None:
     """Likewise before each effect of each action, beside crowds of all others."""
     failed = []
-    for play in matrix(kind, every=LONG):
+    for play in matrix(kind, every=LONG * PARTS, part=LONG * part):
         try:
             play.run()
         except AssertionError as error:

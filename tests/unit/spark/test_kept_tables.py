@@ -221,3 +221,21 @@ def test_few_tables_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for uri in (uris[0], uris[0], uris[1], uris[0]):
         large.read(Place(uri=uri), look)
     assert large.opened_now == 3
+
+
+def test_tables_that_grew_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most is known of a table after it was opened, so each read looks at all that are kept."""
+    monkeypatch.setattr(kept_tables, "MOST_BYTES", 1500)
+    uris, kept = [str(tmp_path / str(number)) for number in range(2)], Kept()
+
+    def read(uri: str) -> None:
+        ports = kept.read(Place(uri=uri), lambda ports: (ports.log.load(), ports)[1])
+        ports.entries.view("rows", lambda: (ports, 1000))
+
+    for uri in uris:
+        made(uri)
+        read(uri)
+    assert kept.opened_now == 2
+    read(uris[1])
+    read(uris[0])
+    assert kept.opened_now == 3

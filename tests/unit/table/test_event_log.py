@@ -350,6 +350,16 @@ def test_a_damaged_event_is_named() -> None:
         made.log.load()
 
 
+def test_a_damaged_last_event_that_a_checkpoint_stands_for_is_not_needed() -> None:
+    """A log that goes on from it is opened anew, and says what a new process says."""
+    made = Made()
+    made.checkpoints(10)
+    log = made.log
+    log.load()
+    made.storage.replace(event_path(10), b"torn")
+    assert made.log.load() == log.load() == log.load() == made.states[10]
+
+
 def test_events_under_another_number_are_refused() -> None:
     """Files of two logs were mixed."""
     made = Made(3)

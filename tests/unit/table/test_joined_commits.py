@@ -267,3 +267,25 @@ def test_deletes_beside_appends_in_one_file(table: Table) -> None:
     )
     assert numbers(table) == [*range(15, 50)]
     assert verify(table.ports, all_versions=True).findings == ()
+
+
+@pytest.mark.parametrize("remote", [False, True])
+@pytest.mark.parametrize("kept", [4, 3])
+def test_a_log_that_was_put_back_is_read_anew(joined: Table, kept: int, *, remote: bool) -> None:
+    """The file of the last known event is gone; or its number is within another file."""
+    storage, log = joined.ports.storage, fresh(joined)
+    log.load()
+    for n in range(kept + 1, 6):
+        storage.delete(event_path(n))
+    if kept == 3:
+        joined.ports.clock.sleep(10.0)
+        other = Table(replace(joined.ports, author="other"))
+        starts = range(70, 110, 10)
+        together(other, *(lambda at=at: other.append(rows(range(at, at + 10))) for at in starts))
+        assert names(joined) == [0, 1, 2, 3, 4]
+    storage._remote = remote  # type: ignore[attr-defined]
+    state, events = fresh(joined).load(), [*fresh(joined).events(0)]
+    assert log.load() == state
+    assert log.openings == 2
+    assert [log.event(each.n) for each in events] == events
+    assert state.n == events[-1].n

@@ -1,5 +1,6 @@
 """A process that goes on writing keeps the entries about records in memory, and they are true."""
 
+import shutil
 from pathlib import Path
 from random import Random
 
@@ -8,11 +9,17 @@ import pytest
 
 from airflow_provider_segtable.data.indexes.known_entries import KnownEntries
 from airflow_provider_segtable.library.table import Table
+from airflow_provider_segtable.planning.properties import Retention
+from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.table.committer import forward_feeds
 from airflow_provider_segtable.table.entry_cache import ViewCache
 from airflow_provider_segtable.table.indexes import index_entries, key_entries
 from airflow_provider_segtable.table.indexes.index_entries import index_ports
-from airflow_provider_segtable.table.indexes.key_entries import entries_of_keys, known_of_keys
+from airflow_provider_segtable.table.indexes.key_entries import (
+    entries_of_keys,
+    known_of_keys,
+    memory_key,
+)
 from tests.unit.table.keyed_indexed import KEYS, new_table, read, unique, upsert, writer
 from tests.watched_files import WatchedFiles
 
@@ -23,7 +30,7 @@ EVERY = pa.table({"key_1": pa.array(range(40), pa.int64())})
 
 def known(table: Table) -> object:
     """Return what a process keeps in memory."""
-    return table.ports.known.kept(table.index(KEYS).definition.id)
+    return table.ports.known.kept(memory_key(table.ports, table.index(KEYS)))
 
 
 def check(table: Table) -> None:
@@ -147,3 +154,44 @@ def test_an_older_version_is_not_looked_up_in_newer_entries(tmp_path: Path) -> N
     assert newer.n > old.n
     known_of_keys(table.ports, old, old.indexes[KEYS], EVERY)
     assert known(table) is newer
+
+
+def test_entries_of_another_log_are_not_looked_up(tmp_path: Path) -> None:
+    """A copy of the table was put back, and other events have the numbers of those known."""
+    place, copy = tmp_path / "table", tmp_path / "copy"
+    table = new_table(place)
+    for turn in range(4):
+        upsert(table, {"key": turn, "day": turn}, {"key": 9, "seq": turn})
+    shutil.copytree(place, copy)
+    upsert(table, {"key": 1, "day": 4, "seq": 10})
+    upsert(table, {"key": 2, "day": 4, "seq": 10})
+    shutil.rmtree(place)
+    shutil.copytree(copy, place)
+    other = writer(Table.open(str(place)), 7)
+    for key in (1, 2, 3):
+        upsert(other, {"key": key, "day": 5, "seq": 11})
+    upsert(table, *({"key": key, "day": 6, "seq": 12} for key in (1, 2, 3)))
+    check(table)
+    assert read(table) == [(0, 0, 0), (1, 6, 12), (2, 6, 12), (3, 6, 12), (9, 0, 3)]
+
+
+def test_entries_are_loaded_anew_if_events_have_expired(tmp_path: Path) -> None:
+    """A process that looked nothing up meanwhile cannot add the feeds of these events."""
+    table = new_table(tmp_path)
+    other = writer(table, 7)
+    for turn in range(4):
+        upsert(table, {"key": turn, "day": turn}, {"key": 9, "seq": turn})
+    for key in (1, 2, 3):
+        upsert(other, {"key": key, "day": 5, "seq": 11})
+        table.state()
+    forward_feeds(other.ports, other.ports.log.load())
+    other.tag("newest")
+    other.ports.log.checkpoint(other.state())
+    table.state()
+    clean(other.ports, retention=Retention(hours=0, versions=1))
+    assert table.ports.log.first() > 8
+    assert table.state().n
+    assert table.ports.log.openings == 1
+    upsert(table, *({"key": key, "day": 6, "seq": 12} for key in (1, 2, 3)))
+    check(table)
+    assert read(table) == [(0, 0, 0), (1, 6, 12), (2, 6, 12), (3, 6, 12), (9, 0, 3)]
