@@ -6,7 +6,7 @@
    and each is then in memory as a whole; a larger one is read when its turn comes. It loads its own
    ranges in parallel (``data.open_files``).
 
-``FilesAhead`` is for a job that needs all bytes of its inputs, in order:
+``FilesAhead`` is for a job that needs all bytes of its inputs, in order, or of small ones of them:
 
 2. The next bytes are loaded while others are used: small files whole, larger ones in pieces,
    within a bound of memory. Bytes are kept until others need the memory.
@@ -346,8 +346,11 @@ class _Ahead:
 
 @contextmanager
 def loaded_ahead(files: DataFiles, segments: Sequence[Segment]) -> Iterator[DataFiles]:
-    """Yield the files of a job, which load its inputs ahead where a request is a round trip."""
-    if not is_remote(files):
+    """Yield files that load some before they are read, where a request is a round trip.
+
+    Files that are loaded ahead already are not loaded twice.
+    """
+    if not is_remote(files) or isinstance(files, FilesAhead):
         yield files
         return
     with ThreadPoolExecutor(AT_ONCE, "segtable-inputs") as pool:

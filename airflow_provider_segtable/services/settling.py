@@ -208,8 +208,9 @@ class _Settling:
         """Return the fates of a group's rows; None if its files were cleaned meanwhile."""
         reader = GroupReader(self.ports.files, self.state.table)
         try:
-            known = self._known(reader, group)
-            fates = settled_fates(reader, group.segments, self.rules, known)
+            with reader.ahead(group.segments) as ahead:
+                known = self._known(ahead, group)
+                fates = settled_fates(ahead, group.segments, self.rules, known)
         except NotFound:
             newest = self.ports.log.refresh(self.state)
             groups = newest.timeline.visible_groups(group.chunk)

@@ -15,8 +15,9 @@
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -39,14 +40,18 @@ from airflow_provider_segtable.core.tables.merge_rules import OP, MergeRules
 from airflow_provider_segtable.core.time import Instant, Interval
 from airflow_provider_segtable.core.timeline import Visible
 from airflow_provider_segtable.data.conditions import Condition
+from airflow_provider_segtable.data.files_ahead import read_ahead
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup, MergedRead, file_groups
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.data.keyed.settled_rows import Division
+from airflow_provider_segtable.data.open_files import is_remote
 from airflow_provider_segtable.data.parquet.checked_tail import Views
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.parquet.table_file import stored_columns
 from airflow_provider_segtable.data.row_filter import RowFilter, hidden_of
 from airflow_provider_segtable.ports.files import DataFiles
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,6 +269,7 @@ class MergedScan:
         views: tails of files that were read before, which reads with a condition use, and fates of
             rows.
         in_order: whether rows are needed in the order of keys within a bucket; else less is merged.
+        limited: whether few of the rows may be used, so that no group is read ahead.
     """
 
     files: DataFiles
@@ -276,21 +282,32 @@ class MergedScan:
     since: Instant | None = None
     views: Views | None = None
     in_order: bool = False
+    limited: bool = False
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
         where, merged, reader = self.where, self._merged, self._reader
         read = merged.rows if self.in_order else merged.unsorted
-        for group in self.found.left:
-            for rows in read(reader, group, where):
+        for found in self._of_groups(lambda group: read(reader, group, where)):
+            for rows in found:
                 for batch in rows.to_batches():
                     kept = batch if where is None else where.keep(batch)
                     yield kept.select(list(self.columns))
 
+    def _of_groups(self, read: Callable[[FileGroup], Iterator[R]]) -> Iterator[Iterator[R]]:
+        """Yield what is read of each group; the next small ones of a store are read meanwhile."""
+        if self.limited or not is_remote(self.files):
+            yield from map(read, self.found.left)
+            return
+        ahead = read_ahead(self.found.left, read, lambda group: sum(s.size for s in group.segments))
+        with closing(ahead):
+            yield from (found for _, found in ahead)
+
     def count(self) -> int:
         """Return the number of rows, if there is no condition; few rows are read for it."""
         merged, reader = self._merged, self._reader
-        return sum(merged.count(reader, group) for group in self.found.left)
+        counts = self._of_groups(lambda group: iter([merged.count(reader, group)]))
+        return sum(each for found in counts for each in found)
 
     def apart(self, group: FileGroup) -> "tuple[Sequence[SegmentRead], MergedRows | None]":
         """Return the reads of a group's rows that are shown as they are, and its merged rows."""

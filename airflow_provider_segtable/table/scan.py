@@ -600,6 +600,7 @@ class Scan:
             checked=self.request.checked,
             since=None if start is None else start.time,
             views=self.ports.entries,
+            limited=self.request.limit is not None,
         )
 
     def groups(self, rules: MergeRules) -> Selection[FileGroup]:

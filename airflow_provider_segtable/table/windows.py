@@ -329,8 +329,9 @@ class KeyedFeed:
             WindowExpired: an event of the window has expired.
         """
         for pieces in self.pieces(start, end):
-            read = (piece.changes(reader, rules) for piece in pieces)
-            yield from merge(*read, key=lambda changed: changed[0].n)
+            with reader.ahead(file for piece in pieces for file in piece.segments) as ahead:
+                read = (piece.changes(ahead, rules) for piece in pieces)
+                yield from merge(*read, key=lambda changed: changed[0].n)
 
     def pieces(self, start: State, end: State) -> Iterator[Sequence[FeedPiece]]:
         """Yield the pieces of a window, grouped by events in order; errors as ``changes``."""

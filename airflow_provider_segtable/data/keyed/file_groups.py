@@ -29,6 +29,7 @@ Pieces of the change feed: the changes of one file group in a window.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import field, replace
 from itertools import chain, groupby
 
@@ -54,6 +55,7 @@ from airflow_provider_segtable.core.tables.merge_rules import (
 from airflow_provider_segtable.core.time import ALL_TIME, Instant, Interval
 from airflow_provider_segtable.core.timeline import Visible, sorted_run
 from airflow_provider_segtable.data.conditions import Condition, by_predicate
+from airflow_provider_segtable.data.files_ahead import read_ahead
 from airflow_provider_segtable.data.keyed.group_reader import (
     GroupReader,
     shown_defaults,
@@ -63,10 +65,12 @@ from airflow_provider_segtable.data.keyed.key_groups import RootOrders, numbers
 from airflow_provider_segtable.data.keyed.merging import merge_runs, merged_sorted, read_runs
 from airflow_provider_segtable.data.keyed.row_fates import Fates
 from airflow_provider_segtable.data.keyed.settled_rows import Division, divided
+from airflow_provider_segtable.data.open_files import is_remote
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.row_filter import ORIGIN, times_of
 from airflow_provider_segtable.data.rows import Keys, instants, labelled
 from airflow_provider_segtable.data.sort_keys import Indices, valid, whole
+from airflow_provider_segtable.ports.files import DataFiles
 
 
 # File groups and their merged rows
@@ -163,26 +167,32 @@ class MergedRead:
         self, reader: GroupReader, group: FileGroup, where: Condition | None = None
     ) -> Iterator[pa.Table]:
         """Yield the rows of a group in any order; arguments as for ``rows``."""
-        division = self.division(reader, group)
-        if division is None:
-            yield from self.rows(reader, group, where)
-            return
+        with reader.ahead(group.segments) as ahead:
+            division = self.division(ahead, group)
+            if division is not None:
+                yield from self._divided(ahead, group, division, where)
+                return
+        yield from self.rows(reader, group, where)
+
+    def _divided(
+        self, reader: GroupReader, group: FileGroup, division: Division, where: Condition | None
+    ) -> Iterator[pa.Table]:
+        """Yield the rows that are shown as they are, and then those that are merged."""
         defaults = shown_defaults(reader.table)
-        for read in self.plain(reader, group, division, where):
-            for batch in read.batches():
-                yield with_defaults(pa.Table.from_batches([batch]), defaults)
+        for batch in _batches(reader.files, self.plain(reader, group, division, where)):
+            yield with_defaults(pa.Table.from_batches([batch]), defaults)
         if division.rest:
             yield from self.rest(reader, group, division)
 
     def count(self, reader: GroupReader, group: FileGroup) -> int:
         """Return the number of rows of a group; of rows that are not merged, none is read."""
-        division = None if group.clip or self.by_key else self.division(reader, group)
-        if division is None:
-            return sum(rows.num_rows for rows in self.unsorted(reader, group))
-        merged = self.rest(reader, group, division) if division.rest else ()
-        counts = [each.rows for each in division.plain]
-        rest: int = sum(rows.num_rows for rows in merged)
-        return sum(counts) + rest
+        with reader.ahead(group.segments) as ahead:
+            division = None if group.clip or self.by_key else self.division(ahead, group)
+            if division is not None:
+                merged = self.rest(ahead, group, division) if division.rest else ()
+                rest: int = sum(rows.num_rows for rows in merged)
+                return sum(each.rows for each in division.plain) + rest
+        return sum(rows.num_rows for rows in self.unsorted(reader, group))
 
     def division(self, reader: GroupReader, group: FileGroup) -> Division | None:
         """Return which rows of a group are shown as they are, and which are merged.
@@ -307,6 +317,16 @@ class MergedRead:
         return [name for name in self.columns if name not in stored]
 
 
+def _batches(files: DataFiles, reads: Iterable[SegmentRead]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of files; the next files of a store are read meanwhile."""
+    if not is_remote(files):
+        yield from (batch for read in reads for batch in read.batches())
+        return
+    ahead = read_ahead(reads, SegmentRead.batches, lambda read: read.segment.size)
+    with closing(ahead):
+        yield from (batch for _, batches in ahead for batch in batches)
+
+
 def _filled(runs: Iterable[Iterable[pa.Table]]) -> Iterator[Iterator[pa.Table]]:
     """Yield the runs that have rows, whose first rows are read for it."""
     for run in map(iter, runs):
@@ -388,15 +408,20 @@ class Stretch:
     steps: tuple[Step, ...]
 
     @property
+    def segments(self) -> Files:
+        """Return all files."""
+        return (*self.files, *(segment for step in self.steps for segment in step.logs))
+
+    @property
     def size(self) -> int:
         """Return the bytes of all files."""
-        return _size([self.files, *(step.logs for step in self.steps)])
+        return _size(self.segments)
 
     def changes(self, reader: GroupReader, rules: MergeRules) -> Iterator[Changed]:
         """Yield the changes of rows, in the order of the events."""
-        logs = [segment for step in self.steps for segment in step.logs]
-        with reader.opened([*self.files, *logs]) as opened:
-            orders = RootOrders.of_table(opened.roots([*self.files, *logs]))
+        logs = self.segments[len(self.files) :]
+        with reader.opened(self.segments) as opened:
+            orders = RootOrders.of_table(opened.roots(self.segments))
             before = self._begun(opened, rules, orders, logs)
             for step in self.steps:
                 new = [pa.concat_tables(run) for run in opened.runs(step.logs)]
@@ -426,9 +451,14 @@ class Comparison:
     after: tuple[Files, ...]
 
     @property
+    def segments(self) -> Files:
+        """Return all files."""
+        return tuple(segment for files in (*self.before, *self.after) for segment in files)
+
+    @property
     def size(self) -> int:
         """Return the bytes of all files."""
-        return _size([*self.before, *self.after])
+        return _size(self.segments)
 
     def changes(self, reader: GroupReader, rules: MergeRules) -> Iterator[Changed]:
         """Yield the changes of rows."""
@@ -455,8 +485,8 @@ def labelled_rows(
         yield labelled(batch, change)
 
 
-def _size(files: Iterable[Files]) -> int:
-    return sum(segment.size for some in files for segment in some)
+def _size(files: Files) -> int:
+    return sum(segment.size for segment in files)
 
 
 def _whole(groups: Iterable[Files], reader: GroupReader, rules: MergeRules) -> pa.Table:

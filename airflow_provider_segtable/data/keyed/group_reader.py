@@ -68,6 +68,7 @@ from airflow_provider_segtable.core.tables.merge_rules import (
 from airflow_provider_segtable.core.time import Instant, Interval
 from airflow_provider_segtable.core.timeline import sorted_run
 from airflow_provider_segtable.data.conditions import Condition
+from airflow_provider_segtable.data.files_ahead import loaded_ahead
 from airflow_provider_segtable.data.keyed.key_groups import SCHEMA, Root
 from airflow_provider_segtable.data.keyed.keyed_rows import Part, with_root
 from airflow_provider_segtable.data.keyed.merging import OneBatch
@@ -79,7 +80,7 @@ from airflow_provider_segtable.data.parquet.descriptor import (
     SegmentFiles,
 )
 from airflow_provider_segtable.data.parquet.footer import read_footer
-from airflow_provider_segtable.data.parquet.segment_scan import BATCH_ROWS, SegmentRead
+from airflow_provider_segtable.data.parquet.segment_scan import BATCH_ROWS, WHOLE, SegmentRead
 from airflow_provider_segtable.data.parquet.table_file import (
     default_of,
     files_columns,
@@ -307,13 +308,27 @@ class GroupReader:
         return _KNOWN.of(self.table)[2]
 
     @contextmanager
+    def ahead(self, segments: Iterable[Segment]) -> Iterator["GroupReader"]:
+        """Return a reader that loads small files whole, before they are read, from a store."""
+        small = [segment for segment in _in_turn(segments) if segment.size <= WHOLE]
+        with loaded_ahead(self.files, small) as files:
+            yield replace(self, files=files)
+
+    @contextmanager
     def opened(self, segments: Iterable[Segment]) -> Iterator["GroupReader"]:
-        """Return a reader that opens each file of the segments once, and checks it then."""
+        """Return a reader that opens each file of the segments once, and checks it then.
+
+        Files of a store are opened beside each other. Small ones are loaded whole, unless tails are
+        kept: then a condition leaves few pages to read.
+        """
+        given, remote = [*segments], is_remote(self.files)
         with ExitStack() as until:
-            checked = SegmentFiles(self.files, segments, views=self.views)
-            files = checked if self.checked else self.files
-            beside = is_remote(self.files)
-            yield replace(self, files=OpenedOnce(files, until), checked=False, beside=beside)
+            ahead = self if self.views is not None else until.enter_context(self.ahead(given))
+            checked = SegmentFiles(ahead.files, given, views=self.views)
+            once = OpenedOnce(checked if self.checked else ahead.files, until)
+            if remote:
+                once.open_all(segment.path for segment in _in_turn(given))
+            yield replace(self, files=once, checked=False, beside=remote)
 
     def roots(self, segments: Iterable[Segment]) -> pa.Table:
         """Return the roots of the records in files, as a table of ``root_orders.SCHEMA``."""
@@ -355,8 +370,7 @@ class GroupReader:
 
         Arguments as for ``runs``; ``addressed`` adds the segment and the row number of each row.
         """
-        filled = (segment for segment in segments if segment.rows)
-        ordered = sorted(filled, key=lambda s: (s.id.chunk, -s.shard.base, s.shard.group, s.id))
+        ordered = _in_turn(segments)
         groups = groupby(ordered, key=lambda s: (s.id.chunk, sorted_run(s)))
         share, schema = _share(ordered), record_columns(self.table)
         return [
@@ -425,6 +439,12 @@ class GroupReader:
             return run
         time_column = self.table.time_column
         return (rows.filter(pa.array(part.of(rows, time_column))) for rows in run)
+
+
+def _in_turn(segments: Iterable[Segment]) -> list[Segment]:
+    """Return the files with rows, in the order in which they are read."""
+    filled = (segment for segment in segments if segment.rows)
+    return sorted(filled, key=lambda s: (s.id.chunk, -s.shard.base, s.shard.group, s.id))
 
 
 def _filter_of(segment: Segment, filters: Filters, *, addressed: bool) -> RowFilter | None:

@@ -98,7 +98,8 @@ def divided(
     known = reader.known(("fates", segments[0].id.chunk), lambda: (KnownFates(), _rows(segments)))
     fates = known.at_hand(segments, settled)
     if fates is None and not at_hand:
-        fates = known.of(reader, segments, rules, settled)
+        with reader.ahead(segments) as ahead:
+            fates = known.of(ahead, segments, rules, settled)
     if fates is None:
         return None
     pairs = [_of_file(each, fates[each.id.partition]) for each in segments]

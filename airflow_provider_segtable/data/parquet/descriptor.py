@@ -61,6 +61,7 @@ from airflow_provider_segtable.core.errors import (
     ChecksumMismatch,
     CorruptTable,
     InvalidInput,
+    SegtableError,
     StorageError,
     UnsupportedFormat,
 )
@@ -592,6 +593,16 @@ class OpenedOnce:
         self._files = files
         self._until = until
         self._open: dict[str, Source] = {}
+
+    def open_all(self, paths: Iterable[str]) -> None:
+        """Open files beside each other; the error of one is raised when it is read."""
+
+        def begin(path: str) -> None:
+            with suppress(SegtableError, OSError), self.open(path):
+                pass
+
+        with ThreadPoolExecutor(THREADS, "segtable-open") as pool:
+            list(pool.map(begin, dict.fromkeys(paths)))
 
     @contextmanager
     def open(self, path: str) -> Iterator[Source]:

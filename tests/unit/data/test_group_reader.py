@@ -13,6 +13,7 @@ import pytest
 from airflow_provider_segtable.core.errors import ChecksumMismatch
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.time import Granularity
+from airflow_provider_segtable.data.keyed import group_reader
 from airflow_provider_segtable.data.keyed.file_groups import MergedRead, file_groups
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.data.keyed.merging import LEAST_RUNS
@@ -110,8 +111,11 @@ def test_small_runs_of_a_disk_are_read_by_one_thread(
     assert get_ident() not in threads[len(threads) // 2 :]
 
 
-def test_columns_of_a_store_are_loaded_together(tmp_path: Path) -> None:
-    """Of a file that is kept open, its tail is one request, all columns of a stretch another."""
+def test_columns_of_a_store_are_loaded_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a file that is not small, its tail is one request, all columns of a stretch another."""
+    monkeypatch.setattr(group_reader, "WHOLE", 0)
     made = keyed_table(
         str(tmp_path), PrimaryKey(key=("key",), buckets=1, ordering="seq"), Granularity.ALL
     )
