@@ -95,6 +95,7 @@ class Shape:
     log_writers: int = 0
     sends_each: int = 3
     log_readers: int = 0
+    stream_readers: int = 0
     log_owners: int = 0
     live_readers: int = 0
     settlers: int = 0
