@@ -30,6 +30,7 @@ from airflow_provider_segtable.data.arrow_schema import from_arrow
 from airflow_provider_segtable.table.dropping import drop, is_index_marker
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import create_table
+from tests.simulation import process_threads
 from tests.simulation.authors import SCHEMA
 from tests.simulation.world import World, failed
 
@@ -64,7 +65,7 @@ def definition(table_id: str) -> TableDefinition:
 
 
 def until_gone(world: World, run: Callable[[Actor], None]) -> Callable[[Actor], None]:
-    """Return an actor that ends when its table is gone."""
+    """Return an actor whose process ends when its work is over, or its table is gone."""
 
     def guarded(actor: Actor) -> None:
         try:
@@ -72,6 +73,7 @@ def until_gone(world: World, run: Callable[[Actor], None]) -> Callable[[Actor], 
         except TableGone:
             if not world.ended:
                 raise
+        process_threads.end(actor)
 
     return guarded
 

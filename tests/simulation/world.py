@@ -7,6 +7,7 @@ that one has a world of its own (``after``), with the same simulation, storage a
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import (
@@ -35,6 +36,7 @@ from tests.simulation.faults.faulty_storage import (
 from tests.simulation.faults.host_turns import Host
 from tests.simulation.indexes.index_oracle import IndexOracle
 from tests.simulation.ledger import Ledger
+from tests.simulation.process_threads import in_background, publish_in_background
 from tests.simulation.simulator import Actor, Process, Signal, Simulation
 from tests.support.rooted import RootedFiles
 
@@ -95,11 +97,13 @@ class Shape:
     log_writers: int = 0
     sends_each: int = 3
     log_readers: int = 0
+    stream_readers: int = 0
     log_owners: int = 0
     live_readers: int = 0
     settlers: int = 0
     threads: bool = False
     host: bool = False
+    background: bool = False
 
 
 EVERYBODY = Shape(
@@ -203,8 +207,12 @@ class World:
 
         Where tables are dropped, they had this one open: so they never take the next one for it.
         """
-        threaded = self.shape.threads and actor.name.startswith(WRITERS)
-        ports = self._shared(actor) if threaded else self.connected(actor)
+        if self.shape.threads and actor.name.startswith(WRITERS):
+            ports = self._shared(actor)
+        elif self.shape.background:
+            ports = in_background(actor, self.connected)
+        else:
+            ports = self.connected(actor)
         if self.ledger.checked is not None and (self.shape.droppers or self.life):
             ports.log.remember(self.ledger.checked)
         return ports
@@ -213,14 +221,16 @@ class World:
         """Return the ports of the process of all writers, made by its first thread."""
         process = self.process = self.process or Process(self.simulation, "writers")
         if process.shared is None:
-            process.shared = self.connected(process)  # type: ignore[arg-type]
+            process.shared = self.connected(process)
             queue = CommitQueue(partial(Signal, process))
             object.__setattr__(process.shared, "commits", queue)
+            if self.shape.background:
+                publish_in_background(process.shared, process, skew_us=actor.skew_us)
         actor.process = process
         process.threads.append(actor)
         return process.shared  # type: ignore[no-any-return]
 
-    def connected(self, actor: Actor) -> TableContext:
+    def connected(self, actor: Any) -> TableContext:
         """Return ports that have read nothing yet: a fresh session, faults everywhere."""
         client = MemoryCoordinator(actor, self.service)
         actor.on_crash.append(lambda: self.orphans.append((self.simulation.now, client)))

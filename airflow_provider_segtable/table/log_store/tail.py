@@ -349,17 +349,16 @@ class BucketTail:
                 return None, NewsAwaited(), self._await_news(max(0.0, min(left, NEWS_S)))
 
     def _from_files(self) -> _Step:
-        files = self._files = self._files or self._opened_files()
-        match next(files.records, None):
+        files, self._files = self._files or self._opened_files(), None
+        match next(files.records, None):  # after an error nothing more comes of these: none is kept
             case RangeRecords() as read:
+                self._files = files
                 records = self._committed(read)
                 return records, CommittedRead(after=records.after, n=read.n), 0.0
             case None:
-                self._files = None
                 self._leave_if_moved()
                 return None, FilesEnded(n=files.state.n, epoch=self._epoch_in(files.state)), 0.0
             case other:
-                self._files = None
                 return other, other, 0.0
 
     def _opened_files(self) -> "_Files":

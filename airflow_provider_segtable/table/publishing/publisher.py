@@ -207,13 +207,6 @@ def read_ahead(ports: TableContext) -> tuple[State, dict[str, Published]]:
     return state, {name: each for name, each in zip(known, found, strict=True) if each is not None}
 
 
-@dataclass(frozen=True, slots=True)
-class _Apart:
-    """The outcome of putting an earlier version; None means go on with the newest one."""
-
-    outcome: PublishOutcome | None
-
-
 @dataclass(slots=True)
 class _Publisher:
     """One publication: the version to publish, ``state``, and the newest published one."""
@@ -226,7 +219,6 @@ class _Publisher:
     ahead: Published | None = field(kw_only=True)
     published: Published | None = None
     mended: str = ""
-    went_on: bool = False
     target: Target = field(init=False)
     switched_on: bool = field(init=False)
 
@@ -239,12 +231,11 @@ class _Publisher:
         """Attempt the publication until there is an outcome, a bounded number of times."""
         attempt = 0
         while attempt < TRIES:
-            self.went_on = False
             outcome = self._attempt()
+            if isinstance(outcome, PublishedNow) and outcome.event < self.state.n:
+                continue  # an earlier version was put first
             if outcome is not None:
                 return outcome
-            if self.went_on:
-                continue
             jitter = 0.5 + self.ports.randomness.uniform() / 2
             self.ports.clock.sleep(FIRST_PAUSE_S * 2.0**attempt * jitter)
             self.state = self.ports.log.refresh(self.state)
@@ -262,32 +253,19 @@ class _Publisher:
         why = self._switched_off(self.state) or refusal(self.form, self.state)
         if why:
             return Refused(format=self.form.name, reason=why)
-        changes = self._changes(last)
+        changes = self._changes(self.state, last)
         if changes is None:
             return self._already()
-        stop = self._stop(changes, last)
-        apart = None if stop is None else self._put_at(stop, last)
-        return self._put(changes) if apart is None else apart.outcome
+        return self._put(*self._first(changes, last))
 
-    def _stop(self, changes: Changes, last: Publication | None) -> State | None:
-        """Return an earlier version to publish first; None if there is none (rule 9)."""
+    def _first(self, changes: Changes, last: Publication | None) -> tuple[State, Changes]:
+        """Return the version to put now, with its changes: an earlier one, or this (rule 9)."""
         log, published = self.ports.log, self.published
         if self.full or published is None or not follows(log, self.state, published):
-            return None
-        return last_apart(log, self.state, published, changes, last)
-
-    def _put_at(self, stop: State, last: Publication | None) -> _Apart | None:
-        """Put an earlier version; None if it shows no more than the published one."""
-        newest, self.state = self.state, stop
-        try:
-            changes = self._changes(last)
-            if changes is None:
-                return None
-            outcome = self._put(changes)
-        finally:
-            self.state = newest
-        self.went_on = isinstance(outcome, PublishedNow)
-        return _Apart(None if self.went_on else outcome)
+            return self.state, changes
+        stop = last_apart(log, self.state, published, changes, last)
+        earlier = None if stop is None else self._changes(stop, last)
+        return (self.state, changes) if stop is None or earlier is None else (stop, earlier)
 
     def _load(self, known: Published | None) -> None:
         """Read the target; if it is damaged, or for a full publication, read its remains."""
@@ -315,20 +293,20 @@ class _Publisher:
             return ""
         return f"{property_of(self.form.name)} was switched off meanwhile"
 
-    def _changes(self, last: Publication | None) -> Changes | None:
+    def _changes(self, state: State, last: Publication | None) -> Changes | None:
         """Return the changes to publish; None if the published version shows them already."""
         published = self.published
-        if self.full or published is None or not follows(self.ports.log, self.state, published):
-            return everything(self.state, published)
-        changes = differing(self.ports.log, self.state, published, last)
-        same = published.schema == self.state.table.schema.number
+        if self.full or published is None or not follows(self.ports.log, state, published):
+            return everything(state, published)
+        changes = differing(self.ports.log, state, published, last)
+        same = published.schema == state.table.schema.number
         return changes if changes or not same else None
 
     def _already(self) -> PublishOutcome | None:
         published = self.published
         if published is None:
             return None
-        self._keep(published)
+        self._keep(published, self.state)
         return AlreadyPublished(
             format=self.form.name,
             event=self.state.n,
@@ -337,12 +315,12 @@ class _Publisher:
             unregistered=self._registered(published),
         )
 
-    def _put(self, changes: Changes) -> PublishOutcome | None:
+    def _put(self, state: State, changes: Changes) -> PublishOutcome | None:
         try:
-            wanted = revision(self.ports, self.state, changes, self.published, self.report)
+            wanted = revision(self.ports, state, changes, self.published, self.report)
         except NotFound:
-            newest = self.ports.log.refresh(self.state)
-            if newest.n == self.state.n:
+            newest = self.ports.log.refresh(state)
+            if newest.n == state.n:
                 raise
             return None  # a file was cleaned: the version is no longer the newest
         if wanted is None:
@@ -353,16 +331,16 @@ class _Publisher:
             return Refused(format=self.form.name, reason=f"{refused}")
         if put is None:
             return None
-        newest, holds = self._looked_after(put)
+        newest, holds = self._looked_after(put, state)
         if off := self._switched_off(newest):
             self._take_back(put)
             return Refused(format=self.form.name, reason=off)
         if not holds:
             self._take_back(put)
             return None
-        self._keep(put)
+        self._keep(put, state)
         self.full = False
-        if self.state.n < newest.retained_from:
+        if state.n < newest.retained_from:
             return None
         return PublishedNow(
             format=self.form.name,
@@ -397,12 +375,12 @@ class _Publisher:
         publications.register(name, Registration(version=version, why=why, at=now))
         return why
 
-    def _looked_after(self, put: Published) -> tuple[State, bool]:
+    def _looked_after(self, put: Published, state: State) -> tuple[State, bool]:
         """Return the newest version of the log, and whether the target holds (rules 4 and 5).
 
         Each look is after the put; which of both is first does not matter.
         """
-        log, state = self.ports.log, self.state
+        log = self.ports.log
         try:
             newest, holds = together(
                 self.ports.storage, lambda: log.refresh(state), lambda: self.target.holds(put)
@@ -417,6 +395,6 @@ class _Publisher:
         self.target.take_back(put)
         self.ports.publications.forget(self.form.name)
 
-    def _keep(self, published: Published) -> None:
-        publication = Publication(published=published, state=self.state)
+    def _keep(self, published: Published, state: State) -> None:
+        publication = Publication(published=published, state=state)
         self.ports.publications.keep(self.form.name, publication)

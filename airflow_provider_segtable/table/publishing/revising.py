@@ -224,8 +224,8 @@ def last_apart(
         return None
     events = [*islice(log.events(published.event + 1), between + 1)]
     stop = _first_turn(events)
-    if stop is None or len(events) <= between:
-        return None
+    if stop is None or stop < state.retained_from or len(events) <= between:
+        return None  # files of a version that is not kept may be gone
     if last is not None and _is_last(published, last) and last.state.n <= stop:
         passed = events[last.state.n - published.event :]
         return reduce(apply, takewhile(lambda each: each.n <= stop, passed), last.state)

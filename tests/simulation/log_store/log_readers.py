@@ -70,6 +70,17 @@ class LogCopy:
         self.start, self.records = position.offset, []
         self._move(position)
 
+    def check_expired(self, state: State, what: str) -> None:
+        """Check that a reader of a version misses records of which the log keeps no event."""
+        newest = self.crowd.world.ledger.checked
+        assert newest is not None
+        at, book = self.position.offset, self.crowd.book
+        missed = (book.committed(self.bucket, n)[at:] for n in (state.n, newest.n))
+        left = [each.n for each in next(filter(None, missed), ())]
+        gone = any(n < newest.retained_from for n in left)
+        kept = f"{left} are kept from {newest.retained_from} on"
+        assert gone, f"bucket {self.bucket} at {self.position}: {what}, but {kept}"
+
     def _move(self, position: Position) -> None:
         self.position = position
         expected = self.crowd.book.at(self.bucket, position, self.start)
@@ -78,11 +89,19 @@ class LogCopy:
 
     def check_end(self) -> None:
         """Check that all committed records are there."""
+        expected = self.committed()
+        assert self.has(expected), f"{self.records} lacks some of {expected}"
+
+    def has(self, expected: Sequence[Content]) -> bool:
+        """Return whether these records are the first ones."""
+        return self.records[: len(expected)] == expected
+
+    def committed(self) -> list[Content]:
+        """Return the committed records from the start on."""
         state = self.crowd.world.ledger.checked
         assert state is not None
         committed = [each.content for each in self.crowd.book.committed(self.bucket, state.n)]
-        expected = committed[self.start :]
-        assert self.records[: len(expected)] == expected, f"{self.records} lacks some of {expected}"
+        return committed[self.start :]
 
 
 class FileReader:
@@ -105,7 +124,7 @@ class FileReader:
             for found in read_committed(self._ports, self._copy.bucket, start, state=state):
                 self._take(found, state)
         except NotFound:
-            self._check_expired(state, "a file is missing")
+            self._copy.check_expired(state, "a file is missing")
             raise
 
     def _take(self, found: RangeRecords | Reset | Expired, state: State) -> None:
@@ -115,7 +134,7 @@ class FileReader:
             case Reset():
                 self._copy.reset(found)
             case Expired(position=position):
-                self._check_expired(state, f"expired up to {position}")
+                self._copy.check_expired(state, f"expired up to {position}")
                 self._copy.jump(position)
 
     def _add(self, found: RangeRecords) -> None:
@@ -126,16 +145,6 @@ class FileReader:
         assert told == right, f"{found.first} to {found.after} are {right}, not {told}"
         seen = copy.position.offset
         copy.add(max(seen, found.first), read[max(0, seen - found.first) :], found.after)
-
-    def _check_expired(self, state: State, what: str) -> None:
-        newest = self._crowd.world.ledger.checked
-        assert newest is not None
-        at, book = self._copy.position.offset, self._crowd.book
-        missed = (book.committed(self._copy.bucket, n)[at:] for n in (state.n, newest.n))
-        left = [each.n for each in next(filter(None, missed), ())]
-        gone = any(n < newest.retained_from for n in left)
-        kept = f"{left} are kept from {newest.retained_from} on"
-        assert gone, f"bucket {self._copy.bucket} at {self._copy.position}: {what}, but {kept}"
 
 
 class TailReader:

@@ -30,6 +30,7 @@ from tests.simulation.log_store.log_crowd import (
 from tests.simulation.log_store.log_readers import log_reader
 from tests.simulation.log_store.log_writers import log_writer, store_keeper
 from tests.simulation.log_store.promises import APART_US, Promises, live_reader, log_owner
+from tests.simulation.log_store.stream_readers import stream_reader
 from tests.simulation.scenario import checkpoints_of, run
 from tests.simulation.seeds import main
 from tests.simulation.world import Shape, World
@@ -60,6 +61,7 @@ def populate(crowd: LogCrowd) -> None:
         (store_keeper, shape.log_stores),
         (log_writer, shape.log_writers),
         (log_reader, shape.log_readers),
+        (stream_reader, shape.stream_readers),
     ):
         spawn_each(world, many.__name__, count, partial(many, crowd))
     promises = Promises(crowd)
@@ -97,6 +99,7 @@ def shape_of(seed: int) -> Shape:
         log_writers=random.randint(buckets, buckets + 1),
         sends_each=random.randint(2, 6),
         log_readers=2 * buckets,
+        stream_readers=buckets,
     )
     owners = 0 if seed % 3 == 1 else random.randint(1, 2)
     if not owners:

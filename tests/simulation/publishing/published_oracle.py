@@ -22,7 +22,7 @@ What is wrong is noted, not raised: a publisher that follows a commit swallows e
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from io import BytesIO
@@ -137,8 +137,16 @@ class PublishedOracle:
         Raises:
             AssertionError: naming what was.
         """
+        self.check_newest(() if self.world.newest.ended else self.decoders)
+
+    def check_newest(self, names: Iterable[str]) -> None:
+        """Check that some formats are not behind, and that nothing was wrong.
+
+        Raises:
+            AssertionError: naming what was.
+        """
         assert not self.problems, "\n".join(self.problems)
-        for name in () if self.world.newest.ended else self.decoders:
+        for name in names:
             if name not in self.heads and self._refused(name):
                 continue
             assert name in self.heads, f"{name}: nothing was published"

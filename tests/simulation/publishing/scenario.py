@@ -28,22 +28,27 @@ from airflow_provider_segtable.coordination.memory import MemoryCoordinator
 from airflow_provider_segtable.core.errors import InvalidInput, PublishingRefused
 from airflow_provider_segtable.core.log.major_plan import MajorPlan
 from airflow_provider_segtable.core.tables.definition import TableDefinition
-from airflow_provider_segtable.core.time import HOUR_US
+from airflow_provider_segtable.core.time import HOUR_US, Granularity
 from airflow_provider_segtable.formats.formats import FORMATS
-from airflow_provider_segtable.planning.properties import Retention
+from airflow_provider_segtable.planning.properties import PublishSettings, Retention, property_of
 from airflow_provider_segtable.services.attempt import in_process
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction import Ended, compact
+from airflow_provider_segtable.services.publishing import publish_all
 from airflow_provider_segtable.services.request import request
+from airflow_provider_segtable.table import publications
 from airflow_provider_segtable.table.context import MOST_SKEW_S, TableContext
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.publishing.publisher import publish
 from airflow_provider_segtable.table.publishing.targets import remove_published
 from airflow_provider_segtable.table.table import Table
+from tests.simulation import process_threads
 from tests.simulation.caretakers import tidied, tolerate
 from tests.simulation.disasters import faults_of
 from tests.simulation.droppers import spawn_each
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.model import Alter
+from tests.simulation.process_threads import VirtualCondition, VirtualLock
 from tests.simulation.publishing.decoders import (
     Decoder,
     DeltaDecoder,
@@ -65,17 +70,28 @@ DECODERS: Mapping[str, type[Decoder]] = {
 HOURS = 0.0005
 """Retention of the cleaners: 1.8 seconds, which some publishers sleep longer than."""
 ORPHAN_HOURS = 0.1
+LAST_ARRIVAL_S = 31.0
+"""After so long without faults, late requests have arrived, and those that slept are awake."""
+SLACK_S = 5.0
+"""How long publications may take beyond the lag, without faults."""
 PACKAGES = ("airflow_provider_segtable.data.publishing", "airflow_provider_segtable.formats")
 """Packages whose threads become one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cast:
-    """How many publish and clean, beside a shape's actors."""
+    """How many publish and clean, beside a shape's actors.
 
+    ``lag_s`` is the lag of the background that publishes commits; 0 if each commit publishes in its
+    call. ``pause_s`` is the longest pause of publishers: what they publish is behind meanwhile.
+    """
+
+    lag_s: float = 0.0
+    pause_s: float = 1.0
     publishers: int = 3
     cleaners: int = 2
     hours: float = HOURS
+    overseers: int = 0
     unpublishers: int = 0
     removals_each: int = 2
     removed: dict[str, set[str]] = field(default_factory=dict)
@@ -139,9 +155,57 @@ def publisher(world: World, cast: Cast, _: int) -> Callable[[Actor], None]:
             settled = world.settled() and cast.is_done(world)
             if tolerate(actor, f"publish {name}", partial(publish, ports, FORMATS[name])):
                 left -= {name} if settled else set()
-            actor.sleep(actor.uniform())
+            actor.sleep(actor.uniform() * (1.0 if settled else cast.pause_s))
 
     return run
+
+
+def overseer(world: World, cast: Cast, _: int) -> Callable[[Actor], None]:
+    """A planner's run, which publishes in all formats that are switched on."""
+
+    def run(actor: Actor) -> None:
+        ports = world.ports(actor)
+        while not (world.settled() and cast.is_done(world)):
+            tolerate(actor, "publish all", partial(publish_all, ports))
+            actor.sleep(actor.uniform() * cast.pause_s)
+
+    return run
+
+
+def latecomer(world: World, cast: Cast, _: int) -> Callable[[Actor], None]:
+    """A process that commits once the faults are over: then the lag of all before it closes.
+
+    Its first commit changes no row: what it publishes is what killed processes, and those that had
+    no luck, have left. The next ones compact what they can, and so wait for the background. It
+    waits for it as long as the lag, or ends.
+    """
+
+    def run(actor: Actor) -> None:
+        ports = world.ports(actor)
+        while not (world.settled() and cast.is_done(world)):
+            actor.sleep(1.0)
+        world.faults.stop()
+        actor.sleep(LAST_ARRIVAL_S)
+        for commit in (
+            partial(Table(ports).tag, f"last-{actor.token()}"),
+            partial(_compact, ports),
+        ):
+            while not tolerate(actor, "commit late", commit):
+                actor.sleep(actor.uniform())
+            if actor.uniform() < 0.5:
+                actor.sleep(cast.lag_s + SLACK_S)
+                check_published(world)
+        process_threads.end(actor)
+        check_published(world)
+
+    return run
+
+
+def check_published(world: World) -> None:
+    """Check that the formats that are switched on are not behind; a dropped table has none."""
+    if world.newest is world and not world.ended:
+        state = EventLog(world.storage).load()
+        watched(world).check_newest(PublishSettings.read(state.table.properties).formats)
 
 
 def cleaner(world: World, hours: float) -> Callable[[Actor], None]:
@@ -161,8 +225,9 @@ def build(
     seed: int, shape: Shape, cast: Cast, faults: Faults | None = None, kind: Kind = KINDS["append"]
 ) -> World:
     """Make a world with its table, its oracle and all actors, not started yet."""
+    shape = replace(shape, background=bool(cast.lag_s))
     founding = Founding(
-        define=partial(_defined, kind, seed),
+        define=partial(_defined, kind, cast, seed),
         ledger=kind.ledger,
         populate=partial(populated, kind, cast),
         kinds=(),
@@ -185,8 +250,11 @@ def build(
 def populated(kind: Kind, cast: Cast, world: World) -> None:
     """Add the actors of a table to its simulation."""
     kind.crowd(world)
+    behind = bool(cast.lag_s)
     for many, count, apart_us in (
         (publisher, cast.publishers, 1_000_000),
+        (overseer, cast.overseers, 0),
+        (latecomer, behind, 0),
         (unpublisher, cast.unpublishers, 300_000),
     ):
         spawn_each(world, many.__name__, count, partial(many, world, cast), apart_us.__mul__)
@@ -197,10 +265,12 @@ def populated(kind: Kind, cast: Cast, world: World) -> None:
     spawn_each(world, "cleaner", cast.cleaners, clean, lambda number: -number * 500_000)
 
 
-def _defined(kind: Kind, seed: int, table_id: str) -> TableDefinition:
+def _defined(kind: Kind, cast: Cast, seed: int, table_id: str) -> TableDefinition:
     """Return the definition of a table whose every commit publishes it."""
     table = kind.define(table_id, seed)
     on = {f"publish.{name}": "on" for name in FORMATS if name != "plain"}
+    if cast.lag_s:
+        on[property_of("lag_seconds")] = f"{cast.lag_s:g}"
     return replace(table, properties={**table.properties, **on})
 
 
@@ -241,6 +311,7 @@ def live(world: World) -> PublishedOracle:
             for module in [each for name, each in sys.modules.items() if name.startswith(PACKAGES)]:
                 if hasattr(module, "ThreadPoolExecutor"):
                     stack.enter_context(patch.object(module, "ThreadPoolExecutor", InTurn))
+            stack.enter_context(patch.object(publications, "Lock", partial(_lock, oracle.world)))
             run(world)
             if world.newest.ended:
                 oracle.conclude()
@@ -252,6 +323,11 @@ def live(world: World) -> PublishedOracle:
     return oracle
 
 
+def _lock(world: World) -> VirtualLock:
+    """Return a lock for the threads of a process; those that wait do so in virtual time."""
+    return VirtualLock(VirtualCondition(world.simulation))
+
+
 def _conclude(world: World, oracle: PublishedOracle) -> None:
     """Check what is published in the end, after a major compaction, and after a cleaning.
 
@@ -259,11 +335,12 @@ def _conclude(world: World, oracle: PublishedOracle) -> None:
     """
     outside = Actor(name="o", run=lambda _: None, simulation=world.simulation)
     ports = world.raw_ports(outside)
-    for name in filter(oracle.is_broken, sorted(FORMATS)):
+    unpublished = {"plain"} & FORMATS.keys() if world.shape.background else ()  # by any commit
+    for name in {*filter(oracle.is_broken, sorted(FORMATS)), *unpublished}:
         publish(ports, FORMATS[name])
     if oracle.ledger.has_bases:
         oracle.conclude()
-        _compact(world, outside)
+        _compact_at_last(world, outside)
         world.ledger.check(ports)
         for name in sorted(FORMATS):
             publish(ports, FORMATS[name])
@@ -273,14 +350,18 @@ def _conclude(world: World, oracle: PublishedOracle) -> None:
         oracle.conclude()
 
 
-def _compact(world: World, outside: Actor) -> None:
+def _compact_at_last(world: World, outside: Actor) -> None:
     """Do a major compaction of whatever there is, when no dead process holds a lock."""
     world.simulation.now += int(2e6 * SESSION_TIMEOUT_S)
     world.reap()
     client = MemoryCoordinator(outside, world.service)
-    ports = replace(world.raw_ports(outside), optional_coordinator=client)
+    _compact(replace(world.raw_ports(outside), optional_coordinator=client))
+
+
+def _compact(ports: TableContext, cut: Granularity | None = None) -> None:
+    """Do a major compaction of whatever there is, maybe with time cut otherwise."""
     with suppress(InvalidInput):
-        plans = [known.plan.id for known in request(ports, MajorPlan.kind)]
+        plans = [known.plan.id for known in request(ports, MajorPlan.kind, granularity=cut)]
         for result in compact(ports, plans, in_process(ports.files)):
             assert result.ended is Ended.COMPLETED, f"at last, {result.ended}: {result.message}"
 

@@ -39,6 +39,7 @@ ROLLUP = replace(
     EVERYBODY, changes_each=3, overwrites_each=1, restores_each=1, cleaners=0, readers=0
 )
 SMALL = {"keyed": KEYED, "rollup": ROLLUP}
+BEHIND = Cast(lag_s=2.0, pause_s=10.0, publishers=1, overseers=1, cleaners=2)
 FEW = Cast(publishers=1, cleaners=1, unpublishers=1, removals_each=1)
 
 
@@ -66,6 +67,13 @@ def test_seeds_survive() -> None:
 def test_seeds_survive_where_requests_are_round_trips() -> None:
     """The same where a publisher goes by what it knows, and looks after its put."""
     assert simulate(4, SMALL["keyed"], FEW, "keyed").versions > 1
+
+
+@pytest.mark.parametrize("kind", ["append", "keyed"])
+def test_seeds_survive_in_the_background(kind: str) -> None:
+    """The same where processes publish in the background; without faults their lag closes."""
+    shape = replace(SMALL.get(kind, BUSY), threads=True)
+    assert simulate(3, shape, BEHIND, kind).versions > 5
 
 
 @pytest.mark.parametrize("kind", [*SMALL])

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from airflow_provider_segtable.core.errors import InvalidInput, StorageFull
 from airflow_provider_segtable.core.tables.evolution import AddColumn
 from airflow_provider_segtable.library import table as library
+from airflow_provider_segtable.planning.properties import Retention
+from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.table.background import ThreadBackground
 from airflow_provider_segtable.table.dropping import drop
 from airflow_provider_segtable.table.publishing.publisher import PublishedNow
@@ -25,7 +27,7 @@ from tests.support.in_memory import context_in_memory
 from tests.unit.publishing.conftest import DEFINITION, again
 from tests.unit.publishing.plain_format import FOLDER, PlainTarget
 from tests.unit.publishing.published_rows import compacted
-from tests.unit.publishing.test_publisher import Beside, is_published, target, versions
+from tests.unit.publishing.test_publisher import Beside, is_published, publish, target, versions
 from tests.unit.table.conftest import SCHEMA, numbers, rows
 
 LAG_S = 5.0
@@ -258,6 +260,20 @@ def test_a_compaction_is_published_apart(later: Table, hand: ByHand) -> None:
     assert (first, second, after) == (0, 1, [moved, moved + 1])
     assert 2 <= before < moved
     assert is_published(later)
+
+
+def test_a_version_that_is_kept_no_longer_is_not_published_first(published: Table) -> None:
+    """A process that publishes on request, more rarely than the retention, gets to the newest."""
+    published.alter(set={"publish.on_commit": "off"})
+    append(published, 0)
+    assert isinstance(publish(published), PublishedNow)
+    append(published, 1)
+    compacted(published, "semi-major")
+    passed(published, 3600.0)
+    clean(published.ports, retention=Retention(hours=0.5, versions=1))
+    append(published, 2)
+    assert isinstance(publish(published), PublishedNow)
+    assert is_published(published)
 
 
 @examples(12)

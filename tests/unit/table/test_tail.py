@@ -1,17 +1,19 @@
 """A follower of a bucket: what it does at the edges between files and service."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.errors import InvalidInput, StorageError
 from airflow_provider_segtable.core.log_store.manifest import Position
 from airflow_provider_segtable.core.log_store.reading import Reset, Source
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.log_store.flight_store import FlightLogStoreProvider
 from airflow_provider_segtable.log_store.memory_store import MemoryLogStoreProvider
+from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.ports.log_store import LogStoreProvider
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.table.log_store.checkpointing import DELETED, log_schema
@@ -173,3 +175,36 @@ def test_a_follower_reads_each_event_once(table: Table) -> None:
     logged.checkpoint(b0=1)
     assert numbers(tail.read(0)) == [140]
     assert counting.events <= 4
+
+
+@dataclass(frozen=True)
+class _Broken:
+    """Data files of which the first few cannot be opened."""
+
+    inner: DataFiles
+    failures: list[str]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def open(self, path: str) -> Any:
+        """Open a file, or fail."""
+        if self.failures:
+            raise StorageError(self.failures.pop())
+        return self.inner.open(path)
+
+
+def test_a_failed_read_of_files_is_made_again(table: Table) -> None:
+    """What a storage error kept a follower from is read next, not taken for read or expired."""
+    logged = Logged(table)
+    logged.begin(0)
+    for _ in "123":
+        logged.checkpoint(b0=2)
+    failures: list[str] = []
+    ports = replace(table.ports, files=_Broken(table.ports.files, failures))
+    tail = BucketTail(ports, 0, Position(), lambda _: None)
+    assert numbers(tail.read(0)) == [0, 1]
+    failures.append("the storage does not answer")
+    with pytest.raises(StorageError):
+        tail.read(0)
+    assert [numbers(tail.read(0)), numbers(tail.read(0))] == [[2, 3], [4, 5]]
