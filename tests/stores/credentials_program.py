@@ -69,8 +69,8 @@ def spark(table: Table, seconds: float) -> None:
 def source(uri: str, zookeeper: str) -> None:
     """Upsert and read by the data source, with the keys that Hadoop's settings have.
 
-    Records of equal keys are merged by segtable's tasks. Plain files would be read by Spark's own
-    reader, for which Spark needs hadoop-aws.
+    Rows of a window are merged by segtable's tasks. Rows that are shown as files have them, also of
+    a table with keys, would be read by Spark's own reader, for which Spark needs hadoop-aws.
     """
     from airflow_provider_segtable.spark.driver.session import session
     from airflow_provider_segtable.spark.source.registration import register
@@ -81,7 +81,7 @@ def source(uri: str, zookeeper: str) -> None:
     for turn in range(2):
         new = driver.createDataFrame(rows(turn, PART))
         new.write.format("segtable").options(**options).mode("append").save()
-    found = driver.read.format("segtable").options(**options).load()
+    found = driver.read.format("segtable").options(**options, sinceVersion=0).load()
     found.explain("extended")
     said("rows", json.dumps(sorted(row.x for row in found.select("x").collect())))
     pages(driver)
