@@ -100,8 +100,7 @@ def test_small_commands_import_what_they_need(
     """Arrow reads rows and checkpoints, no log; SQL, ZooKeeper and other stores are not needed."""
     first, *options = words.split(" --")
     given = [each for option in options for each in f"--{option}".split()]
-    alone = {"SEGTABLE_HOME": table, "SEGTABLE_ZOOKEEPER": ""}  # no server that a user has started
-    code, imported = started(*first.split(), table, *given, **alone)
+    code, imported = started(*first.split(), table, *given)
     assert code == 0
     needed = {"pyroaring", "rich", "typer", *besides}
     assert roots(imported) & HEAVY <= needed
