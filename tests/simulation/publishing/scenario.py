@@ -204,7 +204,9 @@ def check_published(world: World) -> None:
     """Check that the formats that are switched on are not behind; a dropped table has none."""
     if world.newest is world and not world.ended:
         state = EventLog(world.storage).load()
-        watched(world).check_newest(PublishSettings.read(state.table.properties).formats)
+        names = PublishSettings.read(state.table.properties).formats
+        watched(world).check_newest(names)
+        assert watched(world).is_newest(names), f"{names} show files that were compacted"
 
 
 def cleaner(world: World, hours: float) -> Callable[[Actor], None]:
