@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -55,7 +55,7 @@ class StoreFinder:
     clients: dict[str, StreamClient] = field(default_factory=dict)
     last: str = ""
 
-    def __call__(self, bucket: int) -> StreamClient | None:
+    def __call__(self, bucket: int) -> Any:
         """Return the client of the bucket's service, if one is known."""
         claimed = addresses(self.ports.coordinator, self.table).get(bucket)
         address = claimed.address if claimed else self._of_crowd()

@@ -22,7 +22,7 @@ What is wrong is noted, not raised: a publisher that follows a commit swallows e
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from io import BytesIO
@@ -162,12 +162,19 @@ class PublishedOracle:
         """Return the newest event of the log."""
         return max(self.world.newest.ledger.models)
 
-    def is_newest(self) -> bool:
-        """Return whether all formats show files of the newest version, so none else is needed."""
+    def is_newest(self, names: Collection[str] | None = None) -> bool:
+        """Return whether formats, by default all, show files of the newest version alone.
+
+        A version with the same rows in files that were compacted since is not the newest.
+        """
         state = self.ledger.checked
         assert state is not None
         visible = {segment.path for segment in state.timeline.visible_segments()}
-        return all(seen.version.files.keys() <= visible for seen in self.heads.values())
+        return all(
+            seen.version.files.keys() <= visible
+            for name, seen in self.heads.items()
+            if names is None or (name in names and not self._refused(name))
+        )
 
     @property
     def ledger(self) -> PublishedLedger:

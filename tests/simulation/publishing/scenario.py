@@ -186,15 +186,14 @@ def latecomer(world: World, cast: Cast, _: int) -> Callable[[Actor], None]:
             actor.sleep(1.0)
         world.faults.stop()
         actor.sleep(LAST_ARRIVAL_S)
-        for commit in (
-            partial(Table(ports).tag, f"last-{actor.token()}"),
-            partial(_compact, ports),
-        ):
+        recut = [partial(_compact, ports, cut) for cut in (Granularity.DAY, Granularity.HOUR)]
+        for commit in (partial(Table(ports).tag, f"last-{actor.token()}"), *recut):
             while not tolerate(actor, "commit late", commit):
                 actor.sleep(actor.uniform())
-            if actor.uniform() < 0.5:
-                actor.sleep(cast.lag_s + SLACK_S)
-                check_published(world)
+            actor.sleep(cast.lag_s / 8)  # the next one waits
+        if actor.uniform() < 0.5:
+            actor.sleep(cast.lag_s + SLACK_S)
+            check_published(world)
         process_threads.end(actor)
         check_published(world)
 
@@ -205,7 +204,9 @@ def check_published(world: World) -> None:
     """Check that the formats that are switched on are not behind; a dropped table has none."""
     if world.newest is world and not world.ended:
         state = EventLog(world.storage).load()
-        watched(world).check_newest(PublishSettings.read(state.table.properties).formats)
+        names = PublishSettings.read(state.table.properties).formats
+        watched(world).check_newest(names)
+        assert watched(world).is_newest(names), f"{names} show files that were compacted"
 
 
 def cleaner(world: World, hours: float) -> Callable[[Actor], None]:

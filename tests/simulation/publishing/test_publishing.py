@@ -16,7 +16,9 @@ from airflow_provider_segtable.formats.delta.delta_target import DeltaTarget
 from airflow_provider_segtable.formats.format import Published
 from airflow_provider_segtable.formats.formats import FORMATS
 from airflow_provider_segtable.formats.iceberg.iceberg_target import IcebergTarget
+from airflow_provider_segtable.ports.background import Queue
 from airflow_provider_segtable.services import cleaning
+from airflow_provider_segtable.table.background import ThreadBackground
 from airflow_provider_segtable.table.publishing.publisher import _Publisher as Publisher
 from tests.simulation.publishing.scenario import Cast, simulate
 from tests.simulation.seeds import beginning_with
@@ -180,3 +182,19 @@ def test_publishing_deleted_groups_is_caught(alone: pytest.MonkeyPatch) -> None:
     alone.setattr(publishing, "_matched", lambda *_: iter(()))
     alone.setattr(ShownFile, "_key", lambda _: "")
     assert caught(10, kind="rollup")
+
+
+def test_a_background_that_ends_too_early_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Did its thread end while a commit waits, what was compacted last would stay published."""
+
+    def awaited(background: ThreadBackground, queue: Queue) -> bool:
+        due_s = queue.due_s()
+        if due_s is not None and due_s <= 0:
+            return True
+        background._left(queue)
+        return False
+
+    monkeypatch.setattr(ThreadBackground, "_awaited", awaited)
+    monkeypatch.delitem(FORMATS, "iceberg")  # type: ignore[arg-type]
+    with pytest.raises(AssertionError, match="files that were compacted"):
+        simulate(0, BUSY, Cast(lag_s=5.0, publishers=0, cleaners=2))
