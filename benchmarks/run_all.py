@@ -79,12 +79,12 @@ BENCHMARKS = (
         6,
     ),
     Benchmark("upsert_compaction", ("--rounds", "3"), minutes=5),
-    Benchmark("parallel_update", ("--rounds", "1"), minutes=4),
+    Benchmark("parallel_update", ("--rounds", "1"), minutes=8),
     Benchmark("multi_writer", ("--rounds", "1", "--seconds", "5"), minutes=4),
     Benchmark("pruning", ("--rounds", "3"), minutes=3),
     Benchmark("checksums", ("--rounds", "2", "--no-spark"), ("--quick", "--no-spark"), 4),
     Benchmark("request_counts", minutes=3),
-    Benchmark("page", minutes=3),
+    Benchmark("page", minutes=8),
     Benchmark("fleet", ("--tables", "200"), minutes=4),
 )
 LEFT_OUT = {

@@ -38,8 +38,9 @@ from airflow_provider_segtable.table.scan import Scan
 
 Missing = Literal["absent", "null"]
 
-FEW = 32
-"""The most keys that are looked up by one thread on a local disk."""
+FEW = 4_096
+"""Up to so many values one thread looks up on a local disk: few pages need Parquet's reader then,
+and threads that take numbers from pages wait for each other."""
 REMOTE_THREADS = 16
 
 
@@ -90,7 +91,8 @@ class _Lookup:
         ports, state = self.scan.ports, self.scan.state
         groups = groups_of_keys(ports, state, self.rules, keys, self.scan.request.interval)
         remote = is_remote(ports.files)
-        if len(groups) <= 1 or (self.wanted.num_rows <= FEW and not remote):
+        few = self.wanted.num_rows * len(self.columns) <= FEW
+        if len(groups) <= 1 or (few and not remote):
             yield from map(self._read(keys), groups)
             return
         with ThreadPoolExecutor(REMOTE_THREADS if remote else os.cpu_count()) as pool:

@@ -1,8 +1,8 @@
 """Reads by pages agree with a naive oracle: read all rows of a file, and filter them.
 
-Files have columns of many types, nested ones and nulls among them, row groups and pages of a few
-rows, and deleted rows. Conditions name few values, ranges, and both. Readers keep tails and pages,
-or nothing.
+Files have columns of many types, nested ones and nulls among them, with dictionaries or without,
+compressed or not, row groups and pages of a few rows, and deleted rows. Conditions name few
+values, ranges, and both. Readers keep tails and pages, or nothing.
 """
 
 from random import Random
@@ -27,6 +27,7 @@ from airflow_provider_segtable.core.predicate import (
 from airflow_provider_segtable.core.segment import ROW, Run, Segment
 from airflow_provider_segtable.core.time import parse_instant
 from airflow_provider_segtable.data.conditions import by_predicate, matches
+from airflow_provider_segtable.data.jobs import segment_writer
 from airflow_provider_segtable.data.jobs.segment_writer import write_segment
 from airflow_provider_segtable.data.open_files import MemoryFiles
 from airflow_provider_segtable.data.parquet import page_reader
@@ -48,17 +49,22 @@ def few_rows_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def written(draw: Random, rows: pa.Table, files: MemoryFiles) -> Segment:
-    """Write rows with small row groups and pages."""
-    return write_segment(
-        files,
-        rows,
-        segment_id=segment_id(0),
-        time_column="at",
-        created=0,
-        token=f"{draw.randrange(1 << 62):016x}",
-        group_rows=draw.randrange(1, 40),
-        page_rows=draw.choice((1, 2, 5, 16)),
-    )
+    """Write rows with small row groups and pages, and forms that larger files have."""
+    form = {"compression": draw.choice(("zstd", "none")), "compression_level": None}
+    words = draw.random() < 0.5
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(segment_writer, "codec_options", lambda *_: form)
+        patch.setattr(segment_writer, "dictionary_columns", lambda *_: words)
+        return write_segment(
+            files,
+            rows,
+            segment_id=segment_id(0),
+            time_column="at",
+            created=0,
+            token=f"{draw.randrange(1 << 62):016x}",
+            group_rows=draw.randrange(1, 40),
+            page_rows=draw.choice((1, 2, 5, 16)),
+        )
 
 
 def value_of(rows: pa.Table, name: str, draw: Random) -> Any:

@@ -164,6 +164,8 @@ class NumberPages:
         word: the form of a number.
         codec: the compression.
         levels: whether pages have levels before their values.
+        bare: whether the values are at the end of each page as they are, by the footer: a page's
+            header need not be read then.
     """
 
     chunk: tuple[int, int]
@@ -172,6 +174,7 @@ class NumberPages:
     word: str
     codec: str
     levels: bool
+    bare: bool = False
 
     @staticmethod
     def joined(parts: Sequence["NumberPages"], firsts: Sequence[int]) -> "NumberPages | None":
@@ -182,7 +185,8 @@ class NumberPages:
             firsts: the number of each one's first row in the file.
         """
         one = parts[0]
-        if any((part.codec, part.levels) != (one.codec, one.levels) for part in parts):
+        form = one.codec, one.levels, one.bare
+        if any((part.codec, part.levels, part.bare) != form for part in parts):
             return None
         pages = [part.pages.shifted(first) for part, first in zip(parts, firsts, strict=True)]
         return replace(one, chunk=(EVERY, one.chunk[1]), pages=Pages.joined(pages))
@@ -199,8 +203,13 @@ class NumberPages:
                 start, end = next(ranges)
                 data = source.view(start, end - start)
             page = data[first - start : first - start + stored]
-            found = plain_values(page, self.codec, count * size, levels=self.levels)
-            yield None if found is None else np.frombuffer(found, self.word)
+            yield self._values(page, count * size)
+
+    def _values(self, page: memoryview, size: int) -> Values | None:
+        if self.bare and size < len(page):
+            return np.frombuffer(page[len(page) - size :], self.word)
+        found = plain_values(page, self.codec, size, levels=self.levels)
+        return None if found is None else np.frombuffer(found, self.word)
 
     def taken(self, source: CheckedSource, rows: Numbers) -> pa.Array | None:
         """Return some ascending rows; None if a page is of another form."""

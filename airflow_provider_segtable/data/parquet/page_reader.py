@@ -182,7 +182,13 @@ class _Shape:
             return None
         codec = chunk.compression
         return NumberPages(
-            chunk=(group, leaf), pages=pages, kind=kind, word=word, codec=codec, levels=levels
+            chunk=(group, leaf),
+            pages=pages,
+            kind=kind,
+            word=word,
+            codec=codec,
+            levels=levels,
+            bare=codec == "UNCOMPRESSED" and _PLAIN.issuperset(chunk.encodings),
         )
 
     def constant(self, tail: CheckedTail, name: str, group: int) -> pa.Scalar | None:
@@ -228,6 +234,8 @@ class _Shape:
 
 
 _WORDS = {"INT32": "<i4", "INT64": "<i8", "FLOAT": "<f4", "DOUBLE": "<f8"}
+_PLAIN = frozenset({"PLAIN", "RLE", "BIT_PACKED"})
+"""Encodings of a column whose numbers are as they are: the last two are those of levels."""
 
 
 def _is_stored_so(kind: pa.DataType, column: Any) -> bool:
