@@ -61,6 +61,8 @@ LEAST_ROWS = 16_384
 """Least number of rows of a file that is read by pages: smaller ones are decoded as fast whole."""
 _ROWS_A_VALUE = 256
 """Least number of rows of a file for one value of a condition, for which few pages may match."""
+_ROWS_A_NUMBER = 8
+"""The same of an ascending column, if all are of numbers that are taken from pages, or constant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,11 +290,16 @@ class PagedFile:
     source: CheckedSource
     shape: _Shape
 
-    def rows_that_may(self, test: Predicate) -> RowSpans | None:
+    def rows_that_may(self, test: Predicate, names: Iterable[str]) -> RowSpans | None:
         """Return the rows that may match; None if whole row groups should be read.
 
         So it is if the bounds leave more than half of all rows, unless few rows match anyway: those
         with one of a few values. Then the columns of the condition are read, and few other pages.
+        Values of an ascending column of numbers may be many: bisection finds them.
+
+        Args:
+            test: the condition.
+            names: the columns to be read, and those of the condition.
         """
 
         def column_of(name: str) -> BoundedColumn | None:
@@ -303,11 +310,23 @@ class PagedFile:
         found = rows_that_may(test, column_of, rows)
         if found is not None and found.count <= rows // 2:
             return found
+        pinned = ((name, pinned_values(test, name)) for name in columns_of(test))
         few = any(
-            values is not None and len(values) * _ROWS_A_VALUE <= rows
-            for values in (pinned_values(test, name) for name in columns_of(test))
+            len(values) * _ROWS_A_VALUE <= rows
+            or (len(values) * _ROWS_A_NUMBER <= rows and self._is_searched(name, names))
+            for name, values in pinned
+            if values is not None
         )
         return found if few else None
+
+    def _is_searched(self, name: str, names: Iterable[str]) -> bool:
+        """Return whether a column ascends by its bounds, and all are read without decoding."""
+        stored = self.shape.stored.get(name)
+        column = None if stored is None else self.source.tail.bounds(stored)
+        if column is None or self.whole(names) is None:
+            return False
+        bounds = column.bounds
+        return not bounds.empty.any() and bool((bounds.high[:-1] <= bounds.low[1:]).all())
 
     def pin(self, test: Predicate) -> Pin | None:
         """Return a column of whole numbers for which a test names all values, if there is one."""

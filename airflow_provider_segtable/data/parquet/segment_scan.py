@@ -395,8 +395,9 @@ class SegmentRead:
         """
         test = self._test
         if test is not None and isinstance(source, CheckedSource):
-            paged = paged_file(source, self.schema, {*self._read, *columns_of(test)})
-            may = None if paged is None else paged.rows_that_may(test)
+            names = {*self._read, *columns_of(test)}
+            paged = paged_file(source, self.schema, names)
+            may = None if paged is None else paged.rows_that_may(test, names)
             if paged is not None and may is not None:
                 yield from self._in_pages(paged, test, may)
                 return

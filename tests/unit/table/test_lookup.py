@@ -184,3 +184,25 @@ def test_a_look_up_reads_pages_of_one_bucket(tmp_path: Path) -> None:
     (size,) = {max(each.size for each in again.snapshot().segments())}
     assert read[1] < read[0]
     assert read[1] < size // 2, (read, size)
+
+
+def test_many_keys_are_found_in_memory(tmp_path: Path) -> None:
+    """One in sixteen of a base's numbers: the second time no file is opened for absent keys."""
+    table, count = keyed(tmp_path / "t"), 8 * LEAST_ROWS
+    kind = SCHEMA.field("at").type
+    given = pa.table(
+        {"id": np.arange(count) * 2, "at": pa.array([MAY] * count, kind), "word": ["w"] * count},
+        schema=SCHEMA,
+    )
+    table.upsert(given)
+    table.compact("semi-major")
+    again, files = watched(Table.open(str(tmp_path / "t")))
+    there = np.arange(0, 2 * count, 32)
+    read = []
+    for keys in (there + 1, there + 1, there):
+        files.opened.clear()
+        found = again.get(keys, columns=["id"])
+        read.append(sum(len(ranges) for ranges in files.opened.values()))
+        assert found["id"].to_pylist() == ([] if keys[0] else keys.tolist())
+    assert read[0] > 0
+    assert read[1] == 0
