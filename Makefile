@@ -202,6 +202,7 @@ docs-check: venv ## Check that links, targets and paths named in the documents e
 
 .PHONY: docs
 docs: venv ## Build the site into build/docs, from docs/ and the code; no network is needed
+	@$(BIN)/python -c 'import mkdocs' 2>/dev/null || { echo "make docs needs Python 3.11.5 or newer"; exit 1; }
 	@AIRFLOW_HOME=$(CURDIR)/build/airflow NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 	@echo "open build/docs/index.html"
 

@@ -333,7 +333,7 @@ def test_a_backfill_run_twice_beside_a_writer_and_killed_on_the_way_is_exact(
         second = table.state().n
         load.land(2)
         with HeldFile(load.file(2)) as held:
-            load.backfill(stack, again=True)
+            again = load.backfill(stack, again=True)
             eventually(lambda: held.wanted or None, "a reader")
             worker = worker_of(stack, runs[2])
             supervisor = worker.parent()
@@ -342,6 +342,7 @@ def test_a_backfill_run_twice_beside_a_writer_and_killed_on_the_way_is_exact(
         worker.kill()
         supervisor.resume()
         assert [tries_of_success(stack, run) for run in runs] == [2, 3, 3, *[2] * (days - 3)]
+        stack.wait_backfill(again, timeout_s=PATIENCE_S)  # a DAG has one backfill at a time
     assert {day: len(events) for day, events in load.loads(table).items()} == {
         load.day(at): 2 for at in range(days)
     }
