@@ -81,8 +81,9 @@ def test_links_that_leave_the_site_become_text() -> None:
 
 def test_the_site_is_built_and_loads_nothing_else(tmp_path: Path) -> None:
     """A strict build ends well, and no page loads a script, style or image from elsewhere."""
-    pytest.importorskip("material", reason="the extra docs is not installed: make venv")
-    pytest.importorskip("mkdocs", reason="it needs Python 3.11.5")
+    pytest.importorskip(
+        "material", reason="the extra docs is not installed: make venv, with Python 3.11.5 or newer"
+    )
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(tmp_path)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "AIRFLOW_HOME": str(tmp_path / "home")}
     done = subprocess.run(
