@@ -4,6 +4,8 @@
    page of them is decompressed in three times the time that all else takes. So a column is
    compressed only if a sample loses an eighth of its bytes, as blocks of RocksDB are.
 2. The sample is two pieces of the first row group: a column may begin with values that repeat.
+3. Few values prove nothing: none of them shrinks. So a small row group, or a column that is mostly
+   null, is compressed.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -14,6 +16,7 @@ import pyarrow as pa
 CODEC, LEVEL = "zstd", 1
 PIECE = 2_048
 """Values in a piece of the sample."""
+_LEAST_VALUES = PIECE // 2
 _LEAST_GAIN = 8
 """A column is compressed if that takes off one byte in so many."""
 _LEAST_BITS = 32
@@ -42,10 +45,12 @@ def _as_stored(kind: pa.DataType) -> bool:
 
 
 def _shrinks(column: pa.ChunkedArray, start: int, codec: pa.Codec) -> bool:
-    """Return whether a piece of a column shrinks; one without values does."""
+    """Return whether a piece of a column shrinks, or has too few values to tell."""
     values = column.slice(start, PIECE).drop_null()
+    if len(values) < _LEAST_VALUES:
+        return True
     plain = b"".join(_bytes(chunk) for chunk in values.chunks)
-    stored = len(codec.compress(plain, asbytes=True)) if plain else 0
+    stored = len(codec.compress(plain, asbytes=True))
     return stored * _LEAST_GAIN <= len(plain) * (_LEAST_GAIN - 1)
 
 

@@ -185,8 +185,7 @@ class NumberPages:
             firsts: the number of each one's first row in the file.
         """
         one = parts[0]
-        form = one.codec, one.levels, one.bare
-        if any((part.codec, part.levels, part.bare) != form for part in parts):
+        if len({(part.codec, part.levels, part.bare) for part in parts}) > 1:
             return None
         pages = [part.pages.shifted(first) for part, first in zip(parts, firsts, strict=True)]
         return replace(one, chunk=(EVERY, one.chunk[1]), pages=Pages.joined(pages))

@@ -190,7 +190,7 @@ class _Shape:
             word=word,
             codec=codec,
             levels=levels,
-            bare=codec == "UNCOMPRESSED" and _PLAIN.issuperset(chunk.encodings),
+            bare=codec == "UNCOMPRESSED" and {*chunk.encodings} - _LEVELS == {"PLAIN"},
         )
 
     def constant(self, tail: CheckedTail, name: str, group: int) -> pa.Scalar | None:
@@ -236,8 +236,8 @@ class _Shape:
 
 
 _WORDS = {"INT32": "<i4", "INT64": "<i8", "FLOAT": "<f4", "DOUBLE": "<f8"}
-_PLAIN = frozenset({"PLAIN", "RLE", "BIT_PACKED"})
-"""Encodings of a column whose numbers are as they are: the last two are those of levels."""
+_LEVELS = {"RLE", "BIT_PACKED"}
+"""Encodings of levels, which a footer lists among those of numbers."""
 
 
 def _is_stored_so(kind: pa.DataType, column: Any) -> bool:

@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_segtable.core.time import DAY_US, parse_instant
-from airflow_provider_segtable.data.jobs.column_codecs import codec_options, incompressible
+from airflow_provider_segtable.data.jobs.column_codecs import PIECE, codec_options, incompressible
 from airflow_provider_segtable.data.jobs.segment_writer import FEW, write_segment
 from airflow_provider_segtable.data.jobs.sorted_writer import writer
 from airflow_provider_segtable.data.open_files import MemoryFiles
@@ -80,6 +81,14 @@ def _opened(stored: bytes) -> tuple[bytes, Chunks]:
 def test_what_shrinks() -> None:
     """Random numbers of 32 bits or more do not shrink by an eighth; a piece that does, decides."""
     assert incompressible(rows(), NUMBERS) == RANDOM
+
+
+def test_few_values_prove_nothing() -> None:
+    """A small first row group of a sort, or a column that is null but for a few values."""
+    assert incompressible(rows(PIECE // 4), NUMBERS) == frozenset()
+    times = rows()["at"].combine_chunks()
+    rare = pc.if_else(pa.array(np.arange(ROWS) % 700 == 0), times, None)
+    assert incompressible(rows().append_column("rare", rare), ["rare"]) == frozenset()
 
 
 @pytest.mark.parametrize("write", [first_generation, sorted_rows])
