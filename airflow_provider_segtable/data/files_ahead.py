@@ -27,7 +27,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from itertools import islice
 from threading import Condition, Lock
 from typing import Generic, TypeVar
@@ -82,6 +82,22 @@ def read_ahead(
             yield item, read(item) if done is None else iter(done.result())
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def in_turn(
+    files: DataFiles,
+    items: Iterable[T],
+    read: Callable[[T], Iterator[R]],
+    size: Callable[[T], int],
+) -> Iterator[R]:
+    """Yield what is read of items; where a request is a round trip, by ``read_ahead``."""
+    if not is_remote(files):
+        for item in items:
+            yield from read(item)
+        return
+    with closing(read_ahead(items, read, size)) as ahead:
+        for _, found in ahead:
+            yield from found
 
 
 def _whole(read: Callable[[T], Iterator[R]], item: T) -> list[R]:

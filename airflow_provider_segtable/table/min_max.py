@@ -17,8 +17,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -28,7 +28,7 @@ from airflow_provider_segtable.core.dataclass import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.predicate import AnyOf, Compare, Compares, Day, Moment, Value
 from airflow_provider_segtable.data.conditions import Condition, by_predicate
-from airflow_provider_segtable.data.files_ahead import read_ahead
+from airflow_provider_segtable.data.files_ahead import in_turn
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup
 from airflow_provider_segtable.data.open_files import is_remote
 from airflow_provider_segtable.data.parquet.checked_tail import Views
@@ -188,13 +188,8 @@ class ColumnEnds:
 
     def _pieces(self, merged: MergedScan) -> Iterator[_Piece]:
         """Yield the files of file groups, and the rows of groups that are merged."""
-        groups = merged.found.left
-        if not is_remote(self.files):
-            yield from (piece for group in groups for piece in self._of_group(merged, group))
-            return
-        ahead = read_ahead(groups, lambda group: self._of_group(merged, group), lambda _: 0)
-        with closing(ahead):
-            yield from (piece for _, pieces in ahead for piece in pieces)
+        groups, read = merged.found.left, partial(self._of_group, merged)
+        return in_turn(self.files, groups, read, lambda _: 0)
 
     def _of_group(self, merged: MergedScan, group: FileGroup) -> Iterator[_Piece]:
         plain, rest = merged.apart(group)

@@ -15,8 +15,8 @@
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -40,11 +40,10 @@ from airflow_provider_segtable.core.tables.merge_rules import OP, MergeRules
 from airflow_provider_segtable.core.time import Instant, Interval
 from airflow_provider_segtable.core.timeline import Visible
 from airflow_provider_segtable.data.conditions import Condition
-from airflow_provider_segtable.data.files_ahead import read_ahead
+from airflow_provider_segtable.data.files_ahead import in_turn
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup, MergedRead, file_groups
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.data.keyed.settled_rows import Division
-from airflow_provider_segtable.data.open_files import is_remote
 from airflow_provider_segtable.data.parquet.checked_tail import Views
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.parquet.table_file import stored_columns
@@ -288,26 +287,23 @@ class MergedScan:
         """Yield the rows."""
         where, merged, reader = self.where, self._merged, self._reader
         read = merged.rows if self.in_order else merged.unsorted
-        for found in self._of_groups(lambda group: read(reader, group, where)):
-            for rows in found:
-                for batch in rows.to_batches():
-                    kept = batch if where is None else where.keep(batch)
-                    yield kept.select(list(self.columns))
+        for rows in self._of_groups(lambda group: read(reader, group, where)):
+            for batch in rows.to_batches():
+                kept = batch if where is None else where.keep(batch)
+                yield kept.select(list(self.columns))
 
-    def _of_groups(self, read: Callable[[FileGroup], Iterator[R]]) -> Iterator[Iterator[R]]:
+    def _of_groups(self, read: Callable[[FileGroup], Iterator[R]]) -> Iterator[R]:
         """Yield what is read of each group; the next small ones of a store are read meanwhile."""
-        if self.limited or not is_remote(self.files):
-            yield from map(read, self.found.left)
-            return
-        ahead = read_ahead(self.found.left, read, lambda group: sum(s.size for s in group.segments))
-        with closing(ahead):
-            yield from (found for _, found in ahead)
+        if self.limited:
+            return chain.from_iterable(map(read, self.found.left))
+        return in_turn(
+            self.files, self.found.left, read, lambda group: sum(s.size for s in group.segments)
+        )
 
     def count(self) -> int:
         """Return the number of rows, if there is no condition; few rows are read for it."""
         merged, reader = self._merged, self._reader
-        counts = self._of_groups(lambda group: iter([merged.count(reader, group)]))
-        return sum(each for found in counts for each in found)
+        return sum(self._of_groups(lambda group: iter([merged.count(reader, group)])))
 
     def apart(self, group: FileGroup) -> "tuple[Sequence[SegmentRead], MergedRows | None]":
         """Return the reads of a group's rows that are shown as they are, and its merged rows."""

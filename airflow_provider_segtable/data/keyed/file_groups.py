@@ -29,7 +29,6 @@ Pieces of the change feed: the changes of one file group in a window.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import field, replace
 from itertools import chain, groupby
 
@@ -55,7 +54,7 @@ from airflow_provider_segtable.core.tables.merge_rules import (
 from airflow_provider_segtable.core.time import ALL_TIME, Instant, Interval
 from airflow_provider_segtable.core.timeline import Visible, sorted_run
 from airflow_provider_segtable.data.conditions import Condition, by_predicate
-from airflow_provider_segtable.data.files_ahead import read_ahead
+from airflow_provider_segtable.data.files_ahead import in_turn
 from airflow_provider_segtable.data.keyed.group_reader import (
     GroupReader,
     shown_defaults,
@@ -65,12 +64,10 @@ from airflow_provider_segtable.data.keyed.key_groups import RootOrders, numbers
 from airflow_provider_segtable.data.keyed.merging import merge_runs, merged_sorted, read_runs
 from airflow_provider_segtable.data.keyed.row_fates import Fates
 from airflow_provider_segtable.data.keyed.settled_rows import Division, divided
-from airflow_provider_segtable.data.open_files import is_remote
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.row_filter import ORIGIN, times_of
 from airflow_provider_segtable.data.rows import Keys, instants, labelled
 from airflow_provider_segtable.data.sort_keys import Indices, valid, whole
-from airflow_provider_segtable.ports.files import DataFiles
 
 
 # File groups and their merged rows
@@ -179,7 +176,8 @@ class MergedRead:
     ) -> Iterator[pa.Table]:
         """Yield the rows that are shown as they are, and then those that are merged."""
         defaults = shown_defaults(reader.table)
-        for batch in _batches(reader.files, self.plain(reader, group, division, where)):
+        reads = self.plain(reader, group, division, where)
+        for batch in in_turn(reader.files, reads, SegmentRead.batches, lambda r: r.segment.size):
             yield with_defaults(pa.Table.from_batches([batch]), defaults)
         if division.rest:
             yield from self.rest(reader, group, division)
@@ -315,16 +313,6 @@ class MergedRead:
         """Return the columns of the rows' origin among those to read."""
         stored = {*reader.schema.names}
         return [name for name in self.columns if name not in stored]
-
-
-def _batches(files: DataFiles, reads: Iterable[SegmentRead]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of files; the next files of a store are read meanwhile."""
-    if not is_remote(files):
-        yield from (batch for read in reads for batch in read.batches())
-        return
-    ahead = read_ahead(reads, SegmentRead.batches, lambda read: read.segment.size)
-    with closing(ahead):
-        yield from (batch for _, batches in ahead for batch in batches)
 
 
 def _filled(runs: Iterable[Iterable[pa.Table]]) -> Iterator[Iterator[pa.Table]]:
