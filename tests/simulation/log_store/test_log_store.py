@@ -17,6 +17,7 @@ from airflow_provider_segtable.services.log_directory import BucketAddress
 from airflow_provider_segtable.services.log_store import LogService
 from airflow_provider_segtable.table.log_store import checkpointing, tail, union_scan
 from tests.simulation.faults.faulty_storage import Faults
+from tests.simulation.log_store.planted import check_seen
 from tests.simulation.log_store.promises import LEASE_S
 from tests.simulation.log_store.scenario import build, build_keyed, shape_of, simulate, small
 from tests.simulation.scenario import MAX_STEPS, run
@@ -247,16 +248,12 @@ def test_planted_errors_are_seen(
 ) -> None:
     """The book or a reader finds each of them, in one of a few seeds."""
     plant(monkeypatch)
-    found = []
-    for seed in range(first, first + SEEDS):
-        try:
-            with small(1):
-                run(build(seed, shape, mixed(seed)))
-        except AssertionError as error:
-            found.append(str(error))
-            if message in found[-1]:
-                return
-    pytest.fail(f"{message!r} is not in {found}")
+
+    def play(seed: int) -> None:
+        with small(1):
+            run(build(seed, shape, mixed(seed)))
+
+    check_seen(play, range(first, first + SEEDS), message)
 
 
 def test_a_fenced_writer_names_what_its_other_buckets_lose() -> None:

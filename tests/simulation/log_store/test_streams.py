@@ -12,6 +12,7 @@ from airflow_provider_segtable.log_store.memory_store import MemoryLogReader
 from airflow_provider_segtable.table.log_store import tail
 from airflow_provider_segtable.table.log_store.tail import BucketTail
 from tests.simulation.faults.faulty_storage import Faults
+from tests.simulation.log_store.planted import check_seen
 from tests.simulation.log_store.scenario import build, build_keyed, small
 from tests.simulation.log_store.test_log_store import ALONE, mixed
 from tests.simulation.scenario import run
@@ -115,13 +116,9 @@ def test_planted_errors_are_seen(
 ) -> None:
     """A reader finds each of them, in one of a few seeds."""
     plant(monkeypatch)
-    found = []
-    for seed in range(first, first + SEEDS):
-        try:
-            with small(1):
-                run(build(seed, shape, broken(seed)))
-        except AssertionError as error:
-            found.append(str(error))
-            if message in found[-1]:
-                return
-    pytest.fail(f"{message!r} is not in {found}")
+
+    def play(seed: int) -> None:
+        with small(1):
+            run(build(seed, shape, broken(seed)))
+
+    check_seen(play, range(first, first + SEEDS), message)

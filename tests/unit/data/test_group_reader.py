@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from threading import get_ident
@@ -17,11 +17,12 @@ from airflow_provider_segtable.data.keyed import group_reader
 from airflow_provider_segtable.data.keyed.file_groups import MergedRead, file_groups
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.data.keyed.merging import LEAST_RUNS
-from airflow_provider_segtable.data.open_files import ArrowSource, open_files
+from airflow_provider_segtable.data.open_files import open_files
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.ports.files import DataFiles, Sink, Source
 from tests.property.test_keyed_tables import GONE, batch, keyed_table
+from tests.support.far_files import FarFiles, Request
 
 
 class Openings:
@@ -101,7 +102,7 @@ def test_small_runs_of_a_disk_are_read_by_one_thread(
     rules = state.table.kind.rules
     assert rules is not None
     read = MergedRead(rules=rules, columns=("key", "seq"))
-    near, far = made.ports.files, Far(made.ports.files)
+    near, far = made.ports.files, FarFiles(made.ports.files, noting([]))
     found = [
         pa.concat_tables(read.rows(GroupReader(files, state.table), group)) for files in (near, far)
     ]
@@ -122,59 +123,27 @@ def test_columns_of_a_store_are_loaded_together(
     for seq in range(2):
         rows = [{"key": n, "seq": n ^ 99, "text": hex(hash(n / 7)), GONE: n == seq} for n in MANY]
         made.upsert(batch(rows), deleted=GONE)
-    state, far = made.ports.log.load(), Far(made.ports.files)
+    state, requests = made.ports.log.load(), list[str]()
+    far = FarFiles(made.ports.files, noting(requests))
     (group,) = file_groups(state.timeline.lookup(None), None)
     with GroupReader(far, state.table).opened(group.segments) as opened:
         runs = opened.runs(group.segments)
         assert sum(rows.num_rows for run in runs for rows in run) == 2 * len(MANY)
-    assert [*Counter(far.requests).values()] == [2, 2]
+    assert [*Counter(requests).values()] == [2, 2]
 
 
 MANY = range(20_000)
 """Keys of a file whose columns lie in several blocks."""
 
 
-class Far:
-    """Files of a disk as those of an object store, which note each request by its file."""
+def noting(requests: list[str]) -> Request:
+    """Return requests that note the file of each."""
 
-    remote = True
+    def request(path: str) -> AbstractContextManager[None]:
+        requests.append(path)
+        return nullcontext()
 
-    def __init__(self, files: DataFiles) -> None:
-        """Read ``files``."""
-        self.files, self.requests = files, list[str]()
-
-    @contextmanager
-    def open(self, path: str) -> Iterator[Source]:
-        """Open a file for reading."""
-        with self.files.open(path) as source:
-            yield ArrowSource(path, Asked(source, self.requests), source.size)
-
-    @contextmanager
-    def create(self, path: str) -> Iterator[Sink]:
-        """Start a new file."""
-        with self.files.create(path) as sink:
-            yield sink
-
-    def delete(self, path: str) -> None:
-        """Delete a file."""
-        self.files.delete(path)
-
-
-class Asked:
-    """An open file as Arrow's, which notes each request."""
-
-    def __init__(self, source: Source, requests: list[str]) -> None:
-        """Read ``source``."""
-        self.source, self.requests = source, requests
-
-    def size(self) -> int:
-        """Return its bytes."""
-        return self.source.size
-
-    def read_at(self, nbytes: int, offset: int) -> bytes:
-        """Return bytes."""
-        self.requests.append(self.source.path)
-        return self.source.read_at(offset, nbytes)
+    return request
 
 
 def test_settled_files_are_read_as_they_are(tmp_path: Path) -> None:

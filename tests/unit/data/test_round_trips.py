@@ -12,10 +12,9 @@ import pytest
 
 from airflow_provider_segtable.core.tables.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.time import Granularity
-from airflow_provider_segtable.data.open_files import ArrowSource
 from airflow_provider_segtable.library.table import Table
-from airflow_provider_segtable.ports.files import DataFiles, Sink, Source
 from tests.property.test_keyed_tables import DAY_US, GONE, keyed_table
+from tests.support.far_files import FarFiles
 
 FILES = 20
 TOGETHER = 8
@@ -48,48 +47,6 @@ class Requests:
         yield
         with self.changed:
             self.under_way -= 1
-
-
-@dataclass(frozen=True)
-class Far:
-    """Files of a disk as those of an object store."""
-
-    files: DataFiles
-    requests: Requests
-    remote: bool = True
-
-    @contextmanager
-    def open(self, path: str) -> Iterator[Source]:
-        """Open a file for reading."""
-        with self.files.open(path) as source:
-            yield ArrowSource(path, Asked(source, self.requests), source.size)
-
-    @contextmanager
-    def create(self, path: str) -> Iterator[Sink]:
-        """Start a new file."""
-        with self.files.create(path) as sink:
-            yield sink
-
-    def delete(self, path: str) -> None:
-        """Delete a file."""
-        self.files.delete(path)
-
-
-@dataclass(frozen=True)
-class Asked:
-    """An open file as Arrow's, each read of which is a request."""
-
-    source: Source
-    requests: Requests
-
-    def size(self) -> int:
-        """Return its bytes."""
-        return self.source.size
-
-    def read_at(self, nbytes: int, offset: int) -> bytes:
-        """Return bytes."""
-        with self.requests.one(self.source.path):
-            return self.source.read_at(offset, nbytes)
 
 
 def upserted(table: Table, start: int, end: int, seq: int, day: int = 0) -> None:
@@ -138,7 +95,7 @@ def days(place: Path) -> Table:
 def far(table: Table) -> tuple[Table, Requests]:
     """Return a table as a new process has it, in a store."""
     requests = Requests()
-    files = Far(table.ports.files, requests)
+    files = FarFiles(table.ports.files, requests.one)
     return Table(replace(table.ports, files=files)), requests
 
 
